@@ -19,21 +19,21 @@ import public_api
 OPS = ("ag_gemm", "gemm_rs", "gemm_ar", "all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 UNIT = re.compile(
     r"\b(seconds?|minutes?|microseconds?|us|ms|bytes?|[KMG]i?B|elements?|rows?|columns?|GB/s|floats?|terms|"
-    r"flops|floating-point operations|tiles|tokens|ranks)\b", re.I)
+    r"flops|floating-point operations|tiles|tokens|ranks)\b", re.IGNORECASE)
 NAMED_UNIT = re.compile(r"(_|^)(s|us|ms|bytes|seconds|minutes|rows|cols|columns|elements|tiles|ranks)$")
 QUANTITY = re.compile(
     r"(^|_)(timeout|seconds|minutes|latency|bandwidth|bytes|stride|offset|size|sizes|capacity|chunk|flops|bound|rate|"
     r"time|duration|counts|takes|sends|rows|cols|m|us|s)($|_)")
 NUMBER = re.compile(r"\b(double|float|int|int32_t|int64_t|size_t|std::size_t|std::int64_t|timedelta|Sequence\[int\])\b")
-ERRORS = re.compile(r"\berrors: |\berrors as\b|\berrors are\b|\bthrows\b|\braises\b|\bstd::\w+_error|out_of_range", re.I)
-WHERE = re.compile(r"\b(collective|local|collectively|locally)\b", re.I)
+ERRORS = re.compile(r"\berrors: |\berrors as\b|\berrors are\b|\bthrows\b|\braises\b|\bstd::\w+_error|out_of_range", re.IGNORECASE)
+WHERE = re.compile(r"\b(collective|local|collectively|locally)\b", re.IGNORECASE)
 GROUPS = re.compile(r"\bCommunicator\b|\btilelace_communicator\b|\bGroup\b")
-REFERENCE = re.compile(r"\bas (?:of )?(?:tilelace(?:::|\.))?`?([A-Za-z_]+)(?:\(\))?`?", re.I)
+REFERENCE = re.compile(r"\bas (?:of )?(?:tilelace(?:::|\.))?`?([A-Za-z_]+)(?:\(\))?`?", re.IGNORECASE)
 OF_OPS = {
     "shapes": re.compile(r"\[[^\]]*\]|any shape"),
-    "traffic": re.compile(r"\btraffic\b", re.I),
-    "what is visible when": re.compile(r"\b(stream|when)\b", re.I),
-    "alignment": re.compile(r"\balign|\bstrides\b|\bcopied\b", re.I),
+    "traffic": re.compile(r"\btraffic\b", re.IGNORECASE),
+    "what is visible when": re.compile(r"\b(stream|when)\b", re.IGNORECASE),
+    "alignment": re.compile(r"\balign|\bstrides\b|\bcopied\b", re.IGNORECASE),
 }
 
 

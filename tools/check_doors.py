@@ -114,23 +114,23 @@ OWN = [
 
 def words(names):
     """Of identifiers: the names between underscores or alone, in small letters or large ones."""
-    return re.compile(r"(?<![A-Za-z0-9])(" + "|".join(names) + r")(?![A-Za-z0-9])", re.I)
+    return re.compile(r"(?<![A-Za-z0-9])(" + "|".join(names) + r")(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 OP_WORDS = words(OPS)
 DTYPE_WORDS = words(["bf16", "fp16", "fp32", "bfloat16", "float16", "float32", "half2", "__half2?",
                      "__nv_bfloat162?", "CUDA_R_(?:16BF|16F|32F)", "nccl(?:Bf|F)loat(?:16|32)",
                      "ScalarType::(?:Half|Float)", r"\w+_B?FLOAT(?:16|32)", "torch.half"])
-DTYPE_TEXT = re.compile(r"(bf16|fp16|fp32|f16|f32|bfloat16|float16|float32)", re.I)
-TRANSPORT_ENUM = re.compile(r"\bTransport\s*::\s*(%s)\b" % "|".join(TRANSPORTS))
-TRANSPORT_BARE = re.compile(r"(?<![\w.>:])(%s)\b(?!\s*\()" % "|".join(TRANSPORTS))
+DTYPE_TEXT = re.compile(r"(bf16|fp16|fp32|f16|f32|bfloat16|float16|float32)", re.IGNORECASE)
+TRANSPORT_ENUM = re.compile(rf"\bTransport\s*::\s*({'|'.join(TRANSPORTS)})\b")
+TRANSPORT_BARE = re.compile(rf"(?<![\w.>:])({'|'.join(TRANSPORTS)})\b(?!\s*\()")
 ARCHITECTURE = re.compile(r"\bsm_?90a?\b|\bcompute_90a?\b|major\s*==\s*9\b|\(\s*9\s*,\s*0\s*\)"
-                          r"|\bcase\s+90\b|\b__CUDA_ARCH__\s*[=<>]+\s*900\b|\b9\.0(?![\dF])", re.I)
+                          r"|\bcase\s+90\b|\b__CUDA_ARCH__\s*[=<>]+\s*900\b|\b9\.0(?![\dF])", re.IGNORECASE)
 
 
 # One pass over C++: comments and strings are what they are wherever they begin.
 PIECE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"'
-                   r"|(?<![\w])'(?:\\.|[^'\\\n])+'", re.S)
+                   r"|(?<![\w])'(?:\\.|[^'\\\n])+'", re.DOTALL)
 
 
 def cpp_pieces(text):
@@ -185,13 +185,13 @@ def is_name(pattern, string):
     rest = [part for part in re.split(r"[\s,|]+", string) if part]
     if rest and all(pattern.fullmatch(part) for part in rest):
         return True
-    return bool(re.match(pattern.pattern + ":", string, re.I))
+    return bool(re.match(pattern.pattern + ":", string, re.IGNORECASE))
 
 
 def transports_bare(code):
     """Where `using enum` or an alias lets a file name a transport in other words."""
     aliases = re.findall(r"\busing\s+(\w+)\s*=\s*(?:\w+::)*Transport\s*;", code)
-    patterns = [re.compile(r"\b%s\s*::\s*(%s)\b" % (alias, "|".join(TRANSPORTS))) for alias in aliases]
+    patterns = [re.compile(rf"\b{alias}\s*::\s*({'|'.join(TRANSPORTS)})\b") for alias in aliases]
     if re.search(r"\busing\s+enum\s+(?:\w+::)*Transport\b", code):
         patterns.append(TRANSPORT_BARE)
     return patterns
@@ -231,9 +231,9 @@ def named(path, text):
 def is_transport_text(text, line, string):
     """Their names are common words: only beside the word, in a comparison or a list of them."""
     around = text.split("\n")[line - 1]
-    compared = re.search(r"""[=!]=\s*["']%s["']|["']%s["']\s*[=!]=""" % (string, string), around)
-    others = [t for t in TRANSPORTS if t != string and re.search(r"""["']%s["']""" % t, around)]
-    return bool(compared or others or re.search("transport", around, re.I))
+    compared = re.search(rf"""[=!]=\s*["']{string}["']|["']{string}["']\s*[=!]=""", around)
+    others = [t for t in TRANSPORTS if t != string and re.search(rf"""["']{t}["']""", around)]
+    return bool(compared or others or re.search("transport", around, re.IGNORECASE))
 
 
 def owned(kind, path, value):

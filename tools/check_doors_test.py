@@ -64,8 +64,8 @@ PLANTED = [
     ("default", "tests/d2.cc",
      "using enum Transport;\nswitch (t) {\n  case push: return 1;\n  default: return 0;\n}\n", 4),
     ("default", "src/plan/d3.cc",
-     "switch (n) {\n  case 1:\n    switch (op) {\n      case Op::ag_gemm: return 1;\n"
-     "      default: break;\n    }\n  default: return 0;\n}\n", 5),
+     ("switch (n) {\n  case 1:\n    switch (op) {\n      case Op::ag_gemm: return 1;\n"
+     "      default: break;\n    }\n  default: return 0;\n}\n"), 5),
     ("default", "src/plan/d6.cc",
      "using O = tilelace::Op;\nswitch (n) { case O::ag_gemm:\n default: ; }\n", 3),
     ("default", "src/plan/d4.cc", "switch (op) {\n  default: return 0;\n}\n", 2),
@@ -100,9 +100,9 @@ def main():
         numbers = {kind: number for kind, (number, _, _) in counts(root).items()}
         if list(findings_of(counts(root), numbers)):
             failures.append("as many as there were: got findings, expected none")
-        for kind in numbers:
-            grown = list(findings_of(counts(root), {**numbers, kind: numbers[kind] - 1}))
-            if not grown or not grown[0].startswith(f"{kind}: got {numbers[kind]} "):
+        for kind, number in numbers.items():
+            grown = list(findings_of(counts(root), {**numbers, kind: number - 1}))
+            if not grown or not grown[0].startswith(f"{kind}: got {number} "):
                 failures.append(f"{kind}: one more than there were: got {grown[:1]}, expected a finding")
     print("\n".join(failures) or f"{len(PLANTED)} planted names and labels found")
     return 1 if failures else 0

@@ -55,7 +55,6 @@ ROOMS = {
 MAY_RISE = {
     ("src/backend/cuda/device/parcels.h", "collectives/exchange.h"): "the kernels' own parameters",
     ("src/backend/cuda/device/row_norm.h", "collectives/norm.h"): "the kernels' own parameters",
-    ("src/backend/cuda/device/parcels.h", "collectives/exchange.h"): "the kernels' own parameters",
 }
 
 # What schedule/ may take from the standard library: nothing that has memory, a clock or I/O.
@@ -63,7 +62,7 @@ SCHEDULE_SYSTEM = {"bit", "concepts", "cstddef", "cstdint", "limits", "type_trai
 # Headers that are written at configure time.
 GENERATED = {"wgmma_shapes.h", "hardware_values.h"}
 # Public headers: the C and C++ standard libraries only, of which these words are no part.
-NOT_STANDARD = re.compile(r"cuda|nvtx|torch|aten|c10|fmt|dnnl|oneapi|/|^nccl|^sys|^unistd", re.I)
+NOT_STANDARD = re.compile(r"cuda|nvtx|torch|aten|c10|fmt|dnnl|oneapi|/|^nccl|^sys|^unistd", re.IGNORECASE)
 
 # Torch is known in one folder, and there by its stable ABI alone.
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
@@ -77,7 +76,7 @@ ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_FILE = "src/core/env.h"
 
 INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
-COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
 def without_comments(text):

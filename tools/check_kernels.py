@@ -22,8 +22,18 @@ import sys
 import zipfile
 from pathlib import Path
 
-from kernel_code import (DTYPES, check_gemms, missing_kernels, missing_multimem, parse_resources,
-                         read_tiles, resource_findings, short_name, span, stray_multimem)
+from kernel_code import (
+    DTYPES,
+    check_gemms,
+    missing_kernels,
+    missing_multimem,
+    parse_resources,
+    read_tiles,
+    resource_findings,
+    short_name,
+    span,
+    stray_multimem,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "cuda-tools"
@@ -36,7 +46,7 @@ def fetch_tools():
     CACHE.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check",
                "--no-deps", "--only-binary", ":all:", "--dest", str(CACHE), *WHEELS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=180)
     if done.returncode != 0:
         words = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
         raise OSError(f"pip download: {words[-1]}")
@@ -65,7 +75,7 @@ def find_tools():
 def run_tool(folder, *arguments):
     # cuobjdump looks for nvdisasm on PATH.
     environment = dict(os.environ, PATH=folder + os.pathsep + os.environ.get("PATH", ""))
-    done = subprocess.run([str(Path(folder) / "cuobjdump"), *arguments], capture_output=True,
+    done = subprocess.run([str(Path(folder) / "cuobjdump"), *arguments], check=False, capture_output=True,
                           text=True, env=environment, timeout=300)
     if done.returncode != 0:
         raise OSError(f"cuobjdump {' '.join(arguments)}: {done.stderr.strip()}")

@@ -4,8 +4,15 @@
 import sys
 
 from check_kernels import chosen_tiles
-from kernel_code import (check_gemms, missing_kernels, missing_multimem, parse_resources,
-                         read_tiles, resource_findings, stray_multimem)
+from kernel_code import (
+    check_gemms,
+    missing_kernels,
+    missing_multimem,
+    parse_resources,
+    read_tiles,
+    resource_findings,
+    stray_multimem,
+)
 
 TILES = read_tiles("""
 inline constexpr GemmTile kGemmTiles[] = {

@@ -83,7 +83,7 @@ def groups_of(paths, commands):
 
 
 def git(*arguments):
-    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["git", *arguments], check=False, cwd=ROOT, capture_output=True, text=True)
     return done.stdout.split() if done.returncode == 0 else None
 
 
@@ -133,12 +133,12 @@ class Tidy:
         arguments, folder = self.commands[like]
         left_out = WITH_CLI11.search((ROOT / like).read_text(encoding="utf-8"))
         done = subprocess.run([TIDY, "--quiet", *([LEFT_OUT_WITH_CLI11] if left_out else []), str(source), "--",
-                               *arguments[1:]], cwd=folder, capture_output=True, text=True)
+                               *arguments[1:]], check=False, cwd=folder, capture_output=True, text=True)
         return None if done.returncode == 0 else done.stdout + done.stderr
 
     def compile_together(self, source, like):
         arguments, folder = self.commands[like]
-        return subprocess.run([*arguments, "-fsyntax-only", "-w", "-fmax-errors=1", str(source)], cwd=folder,
+        return subprocess.run([*arguments, "-fsyntax-only", "-w", "-fmax-errors=1", str(source)], check=False, cwd=folder,
                               capture_output=True).returncode == 0
 
     def look_at(self, files):

@@ -11,6 +11,7 @@ Findings, a line each, FILE:LINE: what; exit 1 if there is any:
 Inline code counts as one word and has no numbers; of a link its text counts, not its address.
 """
 import argparse
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -19,9 +20,9 @@ from typing import NamedTuple
 WORDS, NUMBERS = 35, 2
 README_LINES, README_CODE, README_PICTURES = 160, 40, 2
 PHRASES = [
-    (re.compile(r"\bso (many|few|much)\b(?! (that|as)\b)", re.I), '"{}": say which number'),
-    (re.compile(r"\bwhat others have\b", re.I), '"{}": name them'),
-    (re.compile(r"\bas many of\b", re.I), '"{}": say which number'),
+    (re.compile(r"\bso (many|few|much)\b(?! (that|as)\b)", re.IGNORECASE), '"{}": say which number'),
+    (re.compile(r"\bwhat others have\b", re.IGNORECASE), '"{}": name them'),
+    (re.compile(r"\bas many of\b", re.IGNORECASE), '"{}": say which number'),
     (re.compile(r"^Of (?!course\b)[^.:,]{1,60}[:,]"), '"{}": an inverted genitive; begin with the subject'),
 ]
 CODE = "Xcode"  # inline code: a word without numbers that may begin a sentence
@@ -29,9 +30,9 @@ FENCE = re.compile(r"^\s*(```+|~~~+)")
 ITEM = re.compile(r"^\s*([-*+]|\d+[.)])\s+")
 HEADING = re.compile(r"^#{1,6}\s+")
 RULE = re.compile(r"^\s*\|?[\s:|-]*-[\s:|-]*\|?\s*$")
-PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)|<img\b", re.I)
+PICTURE = re.compile(r"!\[[^\]]*\]\([^)]*\)|<img\b", re.IGNORECASE)
 NUMBER = re.compile(r"(?<![\w.])[-+±]?\d[\d,.]*\d*(?:[eE][-+]?\d+)?(?:[x%])?(?![\w])")
-SHORT = re.compile(r"\b(e\.g|i\.e|vs|cf|etc|approx|incl)\.", re.I)
+SHORT = re.compile(r"\b(e\.g|i\.e|vs|cf|etc|approx|incl)\.", re.IGNORECASE)
 # A name like gemm_ar may begin a sentence.
 END = re.compile(r"[.!?…][)\]\"'*_]*\s+(?=[^a-z\s]|[a-z]+[_\d])")
 
@@ -110,7 +111,7 @@ def plain(text):
 def sentences_of(text):
     text = SHORT.sub(lambda m: m[1].replace(".", "") + ",", text)
     ends = [0, *(m.end() for m in END.finditer(text)), len(text)]
-    return [s for s in (text[a:b].strip() for a, b in zip(ends, ends[1:])) if s]
+    return [s for s in (text[a:b].strip() for a, b in itertools.pairwise(ends)) if s]
 
 
 def words_of(sentence):

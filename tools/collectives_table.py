@@ -10,7 +10,6 @@ ours and every baseline. Later lines replace earlier ones of the same row.
 """
 import json
 import math
-import sys
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -155,8 +154,8 @@ def plot(groups, path):
     bottom = math.ceil(len(groups) / across) * pitch
     width = PANEL["left"] + across * (PANEL["width"] + PANEL["gap"]) - PANEL["gap"] + 20
     body += legend(names, styles, bottom)
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 16}" width="{width}" '
-             f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">',
+    lines = [(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 16}" width="{width}" '
+             f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">'),
              f"<title>{escape('Collectives: time over size')}</title>",
              f'<rect width="{width}" height="{bottom + 16}" fill="white"/>', *body, "</svg>"]
     save(path, lines)

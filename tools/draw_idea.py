@@ -102,8 +102,8 @@ def picture():
               f'stroke="{LINE}"/>')
     title = "Tiles of a GEMM start as soon as the rows they read have arrived, while other rows still travel"
     return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}" font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" role="img">',
+        (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}" font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" role="img">'),
         f"<title>{title}</title>", ground, *out, "</svg>"]) + "\n"
 
 

@@ -202,7 +202,7 @@ def run_program(o, name, seed, **more):
            "TILELACE_EMULATED_MULTIPROCESSORS": str(run.multiprocessors),
            "TILELACE_EMULATED_SEED": str(seed), **more}
     command = [*run.command(o.program), *SMALL, "--shapes", str(o.shapes or run.shapes), "--seed", str(seed)]
-    return subprocess.run(command, env=env, text=True, capture_output=True)
+    return subprocess.run(command, check=False, env=env, text=True, capture_output=True)
 
 
 def run_once(o, name, seed):

@@ -16,6 +16,7 @@ predict.cc; tests/sim compares what the C++ says with all measurements. Needs nu
 import argparse
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -114,13 +115,13 @@ def numbers(machine):
 
 def write(path, constants):
     section, lines = "", []
-    for line in open(path, encoding="utf-8"):
+    for line in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
         if opened := re.match(r' "(\w+)": \{', line):
             section = opened[1]
         key = re.match(r'  "(\w+)": \[[^,]+,', line)
         value = constants.get(f"{section}.{key[1]}") if key else None
         lines.append(line if value is None else f'  "{key[1]}": [{value:.4g},{line[key.end():]}')
-    open(path, "w", encoding="utf-8").write("".join(lines))
+    Path(path).write_text("".join(lines), encoding="utf-8")
 
 
 def main():
@@ -132,7 +133,7 @@ def main():
     parser.add_argument("--windows", nargs="+", default=[])
     parser.add_argument("--write", nargs="+", default=[], help="machine files that get the constants")
     o = parser.parse_args()
-    base = numbers(json.load(open(o.machine, encoding="utf-8")))
+    base = numbers(json.loads(Path(o.machine).read_text(encoding="utf-8")))
     products = [r for r in read(o.products) if r["m"] >= LEAST_M and r.get("cublas_us")]
     found = fit(base, COMPUTE, lambda v: [gemm_us(v, r["m"], r["rank_n"], r["rank_k"]) for r in products],
                 [r["cublas_us"] for r in products])

@@ -16,6 +16,7 @@ import re
 import statistics
 import subprocess
 import tempfile
+from pathlib import Path
 
 MOST_US = 100
 
@@ -48,9 +49,9 @@ def main():
     parser.add_argument("--tilelace", default="build/cpu/bin/tilelace")
     parser.add_argument("--write", action="store_true")
     o = parser.parse_args()
-    used = [r for path in o.records for r in map(json.loads, open(path, encoding="utf-8"))
+    used = [r for path in o.records for r in map(json.loads, Path(path).read_text(encoding="utf-8").splitlines())
             if r["model"] in o.models.split(",") and r["m"] >= o.least_m and r["op"] != "gemm_ar"]
-    method = json.load(open(o.method, encoding="utf-8"))["method"]
+    method = json.loads(Path(o.method).read_text(encoding="utf-8"))["method"]
     least, most = 0.0, float(MOST_US)
     while most - least > 0.01:  # the median grows with it
         method["medium_stage_us"] = [(least + most) / 2, "being fitted"]
@@ -59,9 +60,9 @@ def main():
     off = statistics.median(100 * abs(math.exp(e) - 1) for e in left)
     print(f"method.medium_stage_us {least:.3g}: {len(left)} figures, median error {off:.1f} %")
     if o.write:
-        text = open(o.method, encoding="utf-8").read()
+        text = Path(o.method).read_text(encoding="utf-8")
         text = re.sub(r'("medium_stage_us": \[)[^,]+,', rf"\g<1>{least:.3g},", text)
-        open(o.method, "w", encoding="utf-8").write(text)
+        Path(o.method).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

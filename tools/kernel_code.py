@@ -13,6 +13,7 @@ from pathlib import Path
 
 K_STEPS = 4  # wgmma of a 64-row block and a stage: 64 of k, 16 each
 DTYPES = {"__half": "fp16", "__nv_bfloat16": "bf16"}
+ALL_DTYPES = tuple(DTYPES.values())
 # A kernel's policy (src/backend/cuda/kernels/ops) says what it is; every tile has the plain one.
 PLAIN = "Gemm"
 SWITCHED = "KeptBySwitch"  # the switch adds
@@ -49,7 +50,7 @@ class Kernel:
 def read_tiles(text):
     """{name: Tile}, in the table's order: a kernel's name has the number."""
     tiles = {}
-    for line in re.findall(r'^ +\{("\w+"(?:,\s*\w+){10})\},', text, re.M):
+    for line in re.findall(r'^ +\{("\w+"(?:,\s*\w+){10})\},', text, re.MULTILINE):
         name, groups, blocks, _, _, rows, cols, _, turns, _, per_sm = re.split(r",\s*", line)
         tiles[name.strip('"')] = Tile(K_STEPS * int(blocks), groups == "2" and per_sm == "1",
                                       int(rows) * int(cols), turns == "true")
@@ -266,7 +267,7 @@ def check_gemms(sass, tiles):
     return findings, seen, sizes
 
 
-def missing_kernels(tiles, seen, dtypes=tuple(DTYPES.values())):
+def missing_kernels(tiles, seen, dtypes=ALL_DTYPES):
     for name in tiles:
         for dtype in sorted(dtypes):
             for kind, words in KINDS.items():
@@ -280,7 +281,7 @@ def span(values):
     return str(low) if low == high else f"{low}..{high}"
 
 
-def missing_multimem(seen, dtypes=tuple(DTYPES.values())):
+def missing_multimem(seen, dtypes=ALL_DTYPES):
     """A kernel whose sums the switch makes, of each type, and one whose ranks pull of its tile."""
     made = {kind: {s[:2] for s in seen if s[2] == kind} for kind in (SWITCHED, PULLED)}
     for dtype in sorted(dtypes):

@@ -277,8 +277,8 @@ def plot(rows, path):
     keys, bottom = legend(names, styles, PANEL["top"] + PANEL["height"] + 66, width)
     body = panel(0, "speed-up over unfused", speed, 1.0, ms, styles)
     body += panel(1, "overlap efficiency (1: nothing exposed" + (f"; cut at {LEAST_E})" if cut else ")"), overlap, 1.0, ms, styles)
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 16}" width="{width}" '
-             f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">',
+    lines = [(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {bottom + 16}" width="{width}" '
+             f'height="{bottom + 16}" font-family="sans-serif" font-size="12" fill="#222">'),
              f'<rect width="{width}" height="{bottom + 16}" fill="white"/>', *body, *keys, "</svg>"]
     save(path, lines)
 

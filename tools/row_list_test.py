@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "torch_bench"))
 
-from row_list import mixed, read, rows_of  # noqa: E402
+from row_list import mixed, read, rows_of
 
 LISTS = {"users": 189, "fresh": 75, "fresh_few": 30}
 

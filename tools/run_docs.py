@@ -174,7 +174,7 @@ class Copy:
             program.write_text(("" if whole else PREAMBLE) + task.text + "\n", encoding="utf-8")
             line = ["torchrun", "--standalone", "--nproc-per-node", "2", str(program)]
         try:
-            done = subprocess.run(line, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
+            done = subprocess.run(line, check=False, cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S)
             return done.returncode, done.stdout
         except subprocess.TimeoutExpired as error:

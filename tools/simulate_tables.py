@@ -119,7 +119,7 @@ def main():
     for name, text in tables.items():
         print(f"<!-- {name} -->\n{text}\n")
         page = re.sub(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)",
-                      lambda found, text=text: found.group(1) + text + "\n" + found.group(2), page, flags=re.S)
+                      lambda found, text=text: found.group(1) + text + "\n" + found.group(2), page, flags=re.DOTALL)
     if options.write:
         PAGE.write_text(page, encoding="utf-8")
 

@@ -68,6 +68,12 @@ def predicted_of(candidates):
     return min(known, key=lambda c: c["predicted_us"])["us"] if known else math.nan
 
 
+def behind(times, best, choices):
+    """By how much the first choice that was timed is behind the best, and how it was found."""
+    timed = [c for c in choices if c.plan in times] or choices
+    return times.get(timed[0].plan, math.nan) / best - 1, timed[0].how
+
+
 def rows_of(records, without, tuned):
     """Of records with several plans. Two products of the same sizes are told apart by what was timed."""
     rows = []
@@ -77,12 +83,7 @@ def rows_of(records, without, tuned):
         if len(times) < 2 or key not in tuned:
             continue
         best = r["candidates"][0]["us"]  # in front stand those that were timed with care
-
-        def behind(choices):
-            timed = [c for c in choices if c.plan in times] or choices
-            return times.get(timed[0].plan, math.nan) / best - 1, timed[0].how
-
-        (table, how), (plain, _) = behind(tuned[key]), behind(without[key])
+        (table, how), (plain, _) = (behind(times, best, choices) for choices in (tuned[key], without[key]))
         label = r.get("layer") or f"{r['n']}x{r['k']}"
         rows.append(Row(r["op"], r["m"], f"{r['op']} {label} m {r['m']}", how,
                         predicted_of(r["candidates"]) / best - 1, plain, table))
@@ -118,7 +119,7 @@ def asked_plans(asked, *options):
                            "cuda", "--wide", *options], text=True, capture_output=True, check=False, env=environment)
     if done.returncode:
         sys.exit(f"tuned_choices: {asked.tilelace} plan, got {done.stderr.strip()}")
-    for note in re.findall("^note: .*", done.stdout, re.M):
+    for note in re.findall("^note: .*", done.stdout, re.MULTILINE):
         print(note)
     return choices_of(done.stdout, asked.tp)
 

@@ -116,7 +116,7 @@ def dtypes():
 
 def ops():
     """Those of docs/ops.md, which a test compares with the table of ops."""
-    return re.findall(r"^\| (\w+) \|", (ROOT / "docs/ops.md").read_text(encoding="utf-8"), re.M)[1:]
+    return re.findall(r"^\| (\w+) \|", (ROOT / "docs/ops.md").read_text(encoding="utf-8"), re.MULTILINE)[1:]
 
 
 class Checked:
@@ -224,7 +224,7 @@ def layers():
     """ms of whole layers, by tools/torch_bench/tp_layers.py; nothing without records."""
     lines = []
     for path in sorted((ROOT / "benchmarks").glob("*/layers.jsonl")):
-        key = lambda r: (r["model"], r["code"], r["layers"], r["ranks"], r["step"], r["tokens"])  # noqa: E731
+        key = lambda r: (r["model"], r["code"], r["layers"], r["ranks"], r["step"], r["tokens"])
         for r in records(f"{path.parent.name}/layers.jsonl", key).values():
             if r["verified"]:
                 times = [r["ms"].get(way) for way, _ in LAYER_WAYS]
@@ -242,7 +242,7 @@ def collectives():
     """NCCL over ours by bytes: geometric means, the worst row in brackets."""
     lines = []
     for path in sorted((ROOT / "benchmarks").glob("nvidia-*/collectives.jsonl"), reverse=True):
-        key = lambda r: (r["op"], r["ranks"], r["dtype"], r["in_place"], r["symmetric"], r["bytes"])  # noqa: E731
+        key = lambda r: (r["op"], r["ranks"], r["dtype"], r["in_place"], r["symmetric"], r["bytes"])
         rows = [r for r in records(f"{path.parent.name}/collectives.jsonl", key).values()
                 if r["dtype"] == "bf16" and not r["in_place"] and not r["symmetric"] and r["verified"]]
         for op in COLLECTIVES:
@@ -265,7 +265,7 @@ def expert_layers():
     """us of a layer of 8192 tokens, ours and of NCCL with torch._grouped_mm."""
     lines = []
     for path in sorted((ROOT / "benchmarks").glob("*/moe_layer.jsonl")):
-        key = lambda r: (r["model"], r["m"], r["routing"])  # noqa: E731
+        key = lambda r: (r["model"], r["m"], r["routing"])
         for r in records(f"{path.parent.name}/{path.name}", key).values():
             if r["m"] == 8192 and r["verified"]:
                 device = re.sub(r"^NVIDIA (\w+).*", r"\1", r["device"])
@@ -276,7 +276,7 @@ def expert_layers():
 
 def expert_products():
     """torch._grouped_mm over grouped_gemm, up and down; and ours over an equal dense product of cuBLASLt."""
-    key = lambda r: (r["model"], r["m"], r.get("side"), r["form"], r.get("routing", "uniform"))  # noqa: E731
+    key = lambda r: (r["model"], r["m"], r.get("side"), r["form"], r.get("routing", "uniform"))
     rows = records("nvidia-h100/moe.jsonl", lambda r: key(r) if "form" in r else r["pass"])
     ours = {k[:3]: r["us"] for k, r in rows.items() if k[4:] == ("uniform",) and r.get("taken")}
     ms, lines = sorted({m for _, m, _ in ours}), []
@@ -339,7 +339,7 @@ def decode_steps():
 def gemm():
     """Ours beside cuBLASLt's best algorithm, a geometric mean by m."""
     rows = {}
-    key = lambda r: (r["model"], r["layer"], r["ranks"], r["m"])  # noqa: E731
+    key = lambda r: (r["model"], r["layer"], r["ranks"], r["m"])
     for r in records("nvidia-h200/gemm.jsonl", key).values():
         rows.setdefault(r["m"], []).append(r["cublas_us"] / r["tilelace_us"])
     ms = sorted(rows)
@@ -462,12 +462,12 @@ def plot():
             'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="13" '
             'fill="#1f2328" role="img">')
     return "\n".join([head, "<title>Speed-up of the planner's own choice over the best of NCCL and cuBLAS</title>",
-                      f'<rect x="0.5" y="0.5" width="{WIDE - 1}" height="{height - 1}" rx="8" fill="{GROUND}" '
-                      f'stroke="{FRAME}"/>', *body, "</svg>"]) + "\n"
+                      (f'<rect x="0.5" y="0.5" width="{WIDE - 1}" height="{height - 1}" rx="8" fill="{GROUND}" '
+                      f'stroke="{FRAME}"/>'), *body, "</svg>"]) + "\n"
 
 
 def with_block(page, text, name, lines):
-    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
+    block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not block.search(text):
         sys.exit(f"write_tables: {page}: no block <!-- {name} --> with <!-- end --> behind it")
     return block.sub(lambda m: m[1] + "".join(f"{line}\n" for line in lines) + m[2], text)

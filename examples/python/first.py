@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 4 examples/python/first.py
 """
 # README begins
+import tilelace
 import torch
 import torch.distributed as dist
-import tilelace
 
 dist.init_process_group("gloo")  # "nccl" for CUDA tensors
 rank, ranks = dist.get_rank(), dist.get_world_size()

@@ -5,11 +5,10 @@
 """
 import sys
 
+import tilelace
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-
-import tilelace
 
 device = "cuda" if "cuda" in sys.argv else "cpu"
 dist.init_process_group("nccl" if device == "cuda" else "gloo")

@@ -9,12 +9,11 @@ import sys
 import tempfile
 import time
 
+import tilelace.transformers
 import torch
 import torch.distributed as dist
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.distributed import DistributedConfig
-
-import tilelace.transformers
 
 TOKENS = 32
 dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")

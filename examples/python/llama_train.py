@@ -9,13 +9,12 @@ products, and its heads and hidden columns inside them. Exit code 0: the curves 
 """
 import argparse
 
+import tilelace
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import nn
-
-import tilelace
 from tilelace.nn import ParallelMLP, RowParallelLinear
+from torch import nn
 
 VOCABULARY, HIDDEN, HEADS, WIDE, LAYERS, SEQUENCE, BATCH = 96, 64, 4, 128, 2, 32, 4
 TEXT = (__doc__ + "In tensor parallelism every layer is a product with a collective. ") * 8

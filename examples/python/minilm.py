@@ -11,15 +11,14 @@ import argparse
 import copy
 from pathlib import Path
 
+import tilelace
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from safetensors.torch import load_file
+from tilelace.nn import ColumnParallelLinear, RowParallelLinear
 from tokenizers import Tokenizer
 from torch import nn
-
-import tilelace
-from tilelace.nn import ColumnParallelLinear, RowParallelLinear
 
 HIDDEN, WIDE, HEADS, LAYERS, EPS = 384, 1536, 12, 6, 1e-12
 SENTENCES = [
@@ -41,7 +40,7 @@ class Layer(nn.Module):
     def forward(self, x, mask):
         """x [tokens, sentences, hidden], or this rank's tokens of it."""
         q, k, v = (apply(layer, x) for layer in (self.q, self.k, self.v))
-        heads = lambda t: t.unflatten(-1, (-1, HIDDEN // HEADS)).permute(1, 2, 0, 3)  # noqa: E731
+        heads = lambda t: t.unflatten(-1, (-1, HIDDEN // HEADS)).permute(1, 2, 0, 3)
         a = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), attn_mask=mask)
         x = self.norm1(x + apply(self.out, a.permute(2, 0, 1, 3).flatten(2)))
         return self.norm2(x + apply(self.down, F.gelu(apply(self.up, x))))

@@ -18,7 +18,7 @@ from pathlib import Path
 from tree_copy import ROOT, add_to_copy, arguments, build, configure, expect, file_called, run, say
 
 sys.path.insert(0, str(ROOT / "tools"))
-import plan_choices  # noqa: E402
+import plan_choices
 
 COST = 1.0
 TILES = {"toy128", "toy32"}

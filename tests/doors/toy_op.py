@@ -11,8 +11,19 @@ usage: toy_op.py [--count] [--into DIR] [--scale X]
 """
 from pathlib import Path
 
-from tree_copy import (add_to_copy, arguments, build, build_program, configure, expect, file_called, run,
-                       run_torch, say, torch_folder)
+from tree_copy import (
+    add_to_copy,
+    arguments,
+    build,
+    build_program,
+    configure,
+    expect,
+    file_called,
+    run,
+    run_torch,
+    say,
+    torch_folder,
+)
 
 OPERANDS = """inline constexpr std::array kToyScale{
     OperandRow{Role::input, "a", Extent::m_r, Extent::k},

@@ -12,8 +12,21 @@ import re
 import sys
 from pathlib import Path
 
-from tree_copy import (ROOT, add_to_copy, arguments, build, build_program, configure, expect, file_called,
-                       run, run_torch, say, torch_folder, tracked)
+from tree_copy import (
+    ROOT,
+    add_to_copy,
+    arguments,
+    build,
+    build_program,
+    configure,
+    expect,
+    file_called,
+    run,
+    run_torch,
+    say,
+    torch_folder,
+    tracked,
+)
 
 ROW = """},
     {DType::toy8, "toy8", "float8_e5m2", "F8_E5M2", 1, 1.0 / 8, -17, false, 0}};

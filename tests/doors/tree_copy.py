@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Callable
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -61,7 +61,7 @@ def touched(to: Path) -> list[str]:
 
 def run(*command: object, fails: bool = False, **options: object) -> str:
     words = [str(word) for word in command]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     if (done.returncode != 0) != fails:
         sys.exit(f"{' '.join(words)}: got exit code {done.returncode}\n{done.stdout[-6000:]}")
     return done.stdout
@@ -86,7 +86,7 @@ def torch_folder() -> str | None:
     if not python().exists():
         return None
     found = subprocess.run([str(python()), "-c", "import torch; print(torch.__path__[0])"],
-                           capture_output=True, text=True)
+                           check=False, capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else None
 
 

@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))
-from fence_sites import mark  # noqa: E402
+from fence_sites import mark
 
 # name<args><<<grid, block, shared, stream>>>(a, b) -> LaunchAt{...}.run(name<args> of any a..., a, b)
-LAUNCH = re.compile(r"([\w:]+(?:<[\w:, ]+>)?)<<<(.*?)>>>\(", re.S)
+LAUNCH = re.compile(r"([\w:]+(?:<[\w:, ]+>)?)<<<(.*?)>>>\(", re.DOTALL)
 DYNAMIC = re.compile(r"extern __shared__ __align__\(\d+\) ([\w:]+) (\w+)\[\];")
 ARRAY = re.compile(r"__shared__ (?:alignas\(\d+\) )?([\w:]+) (\w+)\[([^\]]+)\];")
 SINGLE = re.compile(r"__shared__ ([\w:]+) (\w+);")

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 
-import public_api  # noqa: E402
+import public_api
 
 OF_CLASSES = re.compile(r"(typeinfo|typeinfo name|vtable) for (?P<name>\w+)$")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from history_rank import serve  # noqa: E402
+from history_rank import serve
 
 # From the last member's call, or a member's failure or death, to the error on every rank.
 ERROR_S = 3.0

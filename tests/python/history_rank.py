@@ -13,10 +13,9 @@ import weakref
 from datetime import timedelta
 from unittest.mock import patch
 
+import tilelace
 import torch
 import torch.distributed as dist
-
-import tilelace
 from tilelace import _groups
 
 CALL_S = 20

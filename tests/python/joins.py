@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from histories import ERROR_S, History, Ranks, Wrong  # noqa: E402
+from histories import ERROR_S, History, Ranks, Wrong
 
 CASES = {}
 PEER = ("peer",)

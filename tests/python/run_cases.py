@@ -21,11 +21,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-
-import tilelace  # noqa: E402
-from cases.world import MODULES, World, cases_of  # noqa: E402
+import tilelace
+import torch
+import torch.distributed as dist
+from cases.world import MODULES, World, cases_of
 
 BOUND_S = {"cpu": 20, "cuda": 10}
 SLOW_S = 10
@@ -113,8 +112,7 @@ def main():
             common = {"case": name, "ranks": dist.get_world_size(), "device": asked.device,
                       "passed": not any(errors), "s": round(results[name]["s"], 2)}
             with open(asked.lines, "a", encoding="utf-8") as file:
-                for line in lines or [{}]:
-                    file.write(json.dumps(common | line) + "\n")
+                file.writelines(json.dumps(common | line) + "\n" for line in lines or [{}])
     if first:
         print(f"{len(results)} cases on {dist.get_world_size()} ranks, {failed} failed", flush=True)
         if asked.out != "-":

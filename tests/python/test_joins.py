@@ -13,8 +13,7 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-from joins import CASES  # noqa: E402
-
+from joins import CASES
 
 HALVES = (list(CASES)[::2], list(CASES)[1::2])
 HISTORIES = ("histories.py", "--ranks", "3", "--histories", "5", "--seed", "5")

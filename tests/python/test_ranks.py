@@ -17,9 +17,9 @@ import pytest
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import run_cases  # noqa: E402
-from test_faults import free_port  # noqa: E402
-from cases.world import MODULES, cases_of  # noqa: E402
+import run_cases
+from cases.world import MODULES, cases_of
+from test_faults import free_port
 
 LAUNCH_S = 600
 NIGHT = "TILELACE_TEST_TIMES" in os.environ  # tools/night.sh
@@ -94,5 +94,5 @@ def test_case(name, ranks):
 def test_a_name_without_cases_is_no_success():
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1",
                str(HERE / "run_cases.py"), "-", "no such case"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode != 0 and "nothing was tested" in done.stdout, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 from mkdocs.structure.files import File
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-import reference  # noqa: E402
+import reference
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = {"README.md": "index.md", "ARCHITECTURE.md": "ARCHITECTURE.md", "CONTRIBUTING.md": "CONTRIBUTING.md",

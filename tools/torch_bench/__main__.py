@@ -29,15 +29,14 @@ BEGAN = time.monotonic()  # torch may come from a cold disk
 os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NVSHMEM_DISABLE_NVLS="1")
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-
-import host  # noqa: E402
-import listed  # noqa: E402
-import norms  # noqa: E402
-import rows  # noqa: E402
-import stack  # noqa: E402
-from timing import GPUS, Timer, meet  # noqa: E402
+import host
+import listed
+import norms
+import rows
+import stack
+import torch
+import torch.distributed as dist
+from timing import GPUS, Timer, meet
 
 
 def arguments():

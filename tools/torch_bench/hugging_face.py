@@ -14,12 +14,11 @@ import time
 from datetime import datetime, timezone
 from functools import partial, wraps
 
-import torch
-import torch.distributed as dist
-
 import tilelace
 import tilelace.inductor
 import tilelace.transformers as switch
+import torch
+import torch.distributed as dist
 from timing import GPUS, largest, make_way, relative_error, short
 from ways import Ways
 

@@ -14,10 +14,9 @@ import threading
 import time
 from datetime import datetime, timezone
 
+import tilelace
 import torch
 import torch.distributed as dist
-
-import tilelace
 from products import Products, find_gate
 from row_list import mixed, read
 from rows import DEVICE, UNIT, bound, drawn

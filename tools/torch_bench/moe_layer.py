@@ -15,11 +15,10 @@ import time
 
 os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NVSHMEM_DISABLE_NVLS="1")
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-
-import tilelace.moe as moe  # noqa: E402
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from tilelace import moe
 
 # hidden, expert width, experts, top_k
 MODELS = {"mixtral-8x7b": (4096, 14336, 8, 2), "qwen3-30b-a3b": (2048, 768, 128, 8),

@@ -13,15 +13,14 @@ from datetime import datetime, timezone
 # Kernels of a line each: processes that compile beside take longer to begin.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-
-import tilelace  # noqa: E402
-from listed import Watch  # noqa: E402
-from rows import DEVICE, UNIT, drawn  # noqa: E402
-from timing import GPUS, largest, make_way, meet, relative_error, settle, short  # noqa: E402
-from ways import OPS, Ways  # noqa: E402
+import tilelace
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from listed import Watch
+from rows import DEVICE, UNIT, drawn
+from timing import GPUS, largest, make_way, meet, relative_error, settle, short
+from ways import OPS, Ways
 
 COLUMNS = (4096, 5120, 8192)
 TOKENS = (1, 4, 7, 16, 33, 64, 256, 1000, 1024, 4096)

@@ -3,10 +3,9 @@
 import math
 from datetime import datetime, timezone
 
+import tilelace
 import torch
 import torch.distributed as dist
-
-import tilelace
 from timing import GPUS, make_way, relative_error, short
 from ways import Ways
 

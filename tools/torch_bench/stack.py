@@ -6,11 +6,10 @@ decode of m sequences with a filled cache. The same code for every way but its t
 import math
 from datetime import datetime, timezone
 
+import tilelace
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-
-import tilelace
 from rows import UNIT, drawn, shown
 from timing import Way, make_way, relative_error, short
 from ways import Ways

@@ -25,15 +25,14 @@ from datetime import datetime, timezone
 BEGAN = time.monotonic()
 os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # before NCCL looks at it: NVLink multicast stays off
 
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-import torch.distributed.tensor.parallel as torch_styles  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-
-import tilelace  # noqa: E402
-import tilelace.inductor  # noqa: E402
-import tilelace.tensor_parallel as tilelace_styles  # noqa: E402
+import tilelace
+import tilelace.inductor
+import tilelace.tensor_parallel as tilelace_styles
+import torch
+import torch.distributed as dist
+import torch.distributed.tensor.parallel as torch_styles
+import torch.nn.functional as F
+from torch import nn
 
 # Hidden, MLP, heads, heads of k and v, a head's size.
 MODELS = {"llama3.1-8b": (4096, 14336, 32, 8, 128), "llama3.1-70b": (8192, 28672, 64, 8, 128), "tiny": (64, 128, 4, 2, 16)}
@@ -231,7 +230,7 @@ def arguments():
 
 def main():
     asked = arguments()
-    local = int(os.environ.get("LOCAL_RANK", 0))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
     device = torch.device("cuda", local) if GPUS else torch.device("cpu")
     if GPUS:
         torch.cuda.set_device(local)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A product with its collective, in every way that is compared. Weights [n, k]; x [m, k]."""
+import tilelace
 import torch
 import torch.distributed as dist
 import torch.distributed._symmetric_memory as symm_mem
-
-import tilelace
 from timing import meet
 
 OPS, SYMM = torch.ops.tilelace, torch.ops.symm_mem

@@ -4,7 +4,7 @@ import inspect
 import logging
 
 import torch
-import torch.distributed._symmetric_memory  # noqa: F401  (registers torch's ops)
+import torch.distributed._symmetric_memory
 from tilelace import _log
 from tilelace.compat import symm_mem
 

@@ -12,7 +12,10 @@ import torch.distributed._functional_collectives as funcol
 from tilelace import _kernels
 from tilelace.compat import symm_mem
 from torch.utils.checkpoint import (
-    CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts)
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from .world import case, expect_raises
 
@@ -169,7 +172,7 @@ def that_ranks_use_in_another_order(w):
 
 @case(2)
 def in_checkpointed_regions(w):
-    x, a, b, c = tensors(w)
+    x, a, _b, c = tensors(w)
     mm = torch.ops.aten.mm.default
     policies = {
         "none": None,

@@ -157,7 +157,7 @@ def what_is_no_such_norm_stays(w):
                     (two_sums, "no norm follows"), (root_is_wanted, "is no RMSNorm, or has other"),
                     (other_dimension, "is no RMSNorm"), (average, "it is no sum"),
                     (no_norm, "it does not follow a product of its own; no norm follows it")):
-        found, targets, lines, results = graph_of(fn, x, residual, weight)
+        found, targets, lines, _results = graph_of(fn, x, residual, weight)
         assert found == 0 and OPS.all_reduce_norm.default not in targets, (fn.__name__, targets)
         assert len(lines) == 1 and why in lines[0], (fn.__name__, lines)
     for other, why in ((lambda t: t.float(), "no norm follows it"),

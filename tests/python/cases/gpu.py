@@ -130,7 +130,7 @@ def first_calls_join(w, compiled):
     x, weight = w.randn(16, 64), w.randn(32, 64)
     expected = tilelace.gemm_ar(x, weight, None, w.group)
     group = torch.distributed.new_group()
-    fn = lambda x: OPS.gemm_ar(x, weight, None, None, group.group_name)  # noqa: E731
+    fn = lambda x: OPS.gemm_ar(x, weight, None, None, group.group_name)
     if compiled:
         torch._dynamo.reset()
         fn = torch.compile(lambda x: tilelace.gemm_ar(x, weight, None, group), fullgraph=True)

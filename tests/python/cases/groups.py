@@ -56,7 +56,7 @@ def a_destroyed_group_is_refused_and_its_communicator_gone(w):
     expect_raises("usage", text, lambda: tilelace.gemm_ar(x, x, None, name))
     if not w.cuda:  # there it is the library that looks, by name
         expect_raises("usage", text,
-                      lambda: torch.ops.tilelace.gemm_ar(x, x, None, None, group.group_name))
+                      lambda: torch.ops.tilelace.gemm_ar(x, x, None, None, name))
     again = dist.new_group()
     expect_works(w, again, 2)
     name = again.group_name

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from .world import BOTH, GPU, case, expect_raises, product
+from .world import BOTH, GPU, case, expect_raises
 
 
 def close(ours, theirs, what):

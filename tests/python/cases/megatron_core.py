@@ -38,13 +38,12 @@ def core():
     """Imported by the first case that wants it: it takes seconds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import tilelace.megatron
         from megatron.core import parallel_state
         from megatron.core.models.gpt import GPTModel
         from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
         from megatron.core.tensor_parallel import random
         from megatron.core.transformer import TransformerConfig, torch_norm
-
-        import tilelace.megatron
     return {"state": parallel_state, "GPTModel": GPTModel, "local": get_gpt_layer_local_spec,
             "random": random, "Config": TransformerConfig, "norm": torch_norm,
             "ours": tilelace.megatron}

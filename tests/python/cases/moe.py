@@ -2,11 +2,20 @@
 """Mixtures of experts: values within derived bounds, exact integers, routings, shapes, errors."""
 import itertools
 
-import tilelace.moe as moe
 import torch
+from tilelace import moe
 from torch.library import opcheck
 
-from .moe_layer import FP32, Layer, activated, dot, everyones, expect_within, moe_activations, rounded
+from .moe_layer import (
+    FP32,
+    Layer,
+    activated,
+    dot,
+    everyones,
+    expect_within,
+    moe_activations,
+    rounded,
+)
 from .world import BOTH, case, expect_raises
 
 OPS = torch.ops.tilelace

@@ -5,8 +5,8 @@ import random
 import re
 
 import tilelace
-import tilelace.moe as moe
 import torch
+from tilelace import moe
 
 from .moe_layer import Layer, everyones, moe_activations
 from .world import GPU, case, expect_raises

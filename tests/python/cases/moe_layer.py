@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A layer of experts for cases: its tensors, its calls, and what each must be, with derived bounds."""
-import tilelace.moe as moe
 import torch
+from tilelace import moe
 
 from .world import UNIT
 

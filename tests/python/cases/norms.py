@@ -127,7 +127,7 @@ def extremes_stay_themselves(w):
         got = tilelace.all_reduce_norm(t.x, t.weight, w.group, residual=t.residual, quant=quant)
         expected = t.expected(quant=quant)
         rows = [0, 1, 2, 4]
-        pick = lambda r: tilelace.Normed(*(None if v is None else v[rows] for v in r))  # noqa: E731
+        pick = lambda r: tilelace.Normed(*(None if v is None else v[rows] for v in r))
         expect_same(pick(got), pick(expected if quant == "none" else without_norm(expected)), quant)
         if quant == "none":
             assert got.normed[3].isnan().all() and got.residual[3, 7].isnan()

@@ -10,10 +10,10 @@ import tilelace
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch.distributed import _functional_collectives as functional
 from stacks import module_of, stubbed, version
 from tilelace import _log
 from tilelace.compat import symm_mem
+from torch.distributed import _functional_collectives as functional
 
 from .world import BOTH, case, expect_close, expect_raises, product, with_partials
 

@@ -34,6 +34,11 @@ def ar(group, a=None, weight=None, bias=None, **more):
         x(6, 8) if a is None else a, x(4, 8) if weight is None else weight, bias, group, **more)
 
 
+def out_is_x(group):
+    t = x(6, 8)
+    return ar(group, t, x(8, 8), out=t)
+
+
 BF16 = torch.bfloat16
 # What rank 1 does instead, what the others do, and what rank 1 is told; they are told of it.
 CASES = {
@@ -85,7 +90,7 @@ CASES = {
                              "gemm_rs: out: got bf16, expected fp32"),
     "too many outs": (lambda g: ag(g, out=[x(12, 6)] * 2), lambda g: ag(g, out=[x(12, 6)]),
                       "ag_gemm: out: got 2, expected 1"),
-    "out is x": (lambda g: (lambda t: ar(g, t, x(8, 8), out=t))(x(6, 8)),
+    "out is x": (out_is_x,
                  lambda g: ar(g, x(6, 8), x(8, 8)),
                  "gemm_ar: x and out overlap: pass two tensors"),
     # What no kernel can take, however it is laid out.
