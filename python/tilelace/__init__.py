@@ -2,12 +2,11 @@
 """Tensor-parallel communication inside the tiles of a GEMM."""
 from importlib.metadata import PackageNotFoundError, version
 
-from . import _library  # isort: skip  (registers the ops that the next line completes)
+from ._library import has_cuda  # isort: skip  (registers the ops that the next line completes)
 from . import _autograd, _by_hand, _flops, _joins, _kernels, moe  # noqa: F401
 from ._errors import Error, translated
 from ._fits import can_run, should_run
 from ._groups import abort, group_name, join, leave, plans, recover, synchronize
-from ._library import has_cuda
 from ._override import override_collectives
 from ._tuning import Problem, Tuned, tune
 from .collectives import all_gather, all_reduce, all_reduce_, all_to_all, reduce_scatter

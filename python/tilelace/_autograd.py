@@ -114,7 +114,7 @@ def _gather_backward(ctx: Any, grad_gathered: Any, grad_outs: Any) -> Any:
     need_biases = ctx.needs_input_grad[2] if ctx.has_bias else None
     sizes, activation = ctx.settings.get("sizes"), ctx.settings.get("activation", "none")
     wanted = any(g is not None for g in grad_outs)
-    gathered = kept if ctx.kept else None
+    gathered: Any = kept if ctx.kept else None
     if gathered is None and wanted and (activation != "none" or any(need_weights)):
         if like:
             gathered = _OPS._all_gather_like(kept, ctx.group, *like, gather_dim=ctx.dim)
@@ -162,7 +162,8 @@ def _scatter_backward(ctx: Any, grad: Tensor) -> Any:
     if activation != "none":
         before = _OPS.gemm_rs(x, weight, bias, None, ctx.group, scatter_dim=ctx.dim, sizes=sizes)
         grad = _before(grad, activation, before)
-    grad_x = gathered = None
+    grad_x: Any = None
+    gathered: Any = None
     if need_x and sizes is None:
         gathered, (grad_x,) = _OPS._ag_gemm_like(
             grad, [weight.t()], ctx.group, x, gather_dim=ctx.dim, return_gathered=need_weight)
@@ -332,4 +333,4 @@ for _formulas_of in (*map(_formulas, OPS.values()), _OF_COLLECTIVES, _OF_EXPERTS
     for _name, _backward, _save in _formulas_of:
         torch.library.register_autograd(
             f"tilelace::{_name}", _backward, setup_context=_save,
-            lib=_Registration)  # type: ignore[arg-type]
+            lib=_Registration)

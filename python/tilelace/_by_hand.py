@@ -10,6 +10,7 @@ import torch
 from . import _arguments, _table
 from ._errors import Error, error_of, was_told
 
+
 def _traced() -> bool:
     """Whether the call is one of shapes alone, or of a transformation: nothing runs."""
     return (torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0

@@ -2,7 +2,7 @@
 """Shapes of the collectives' results, symbolic ones included."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -101,6 +101,6 @@ def _all_reduce_norm(
 
 
 # Calls that are given their results have none.
-OF = {"all_reduce": _all_reduce, "all_gather": _all_gather, "_all_gather_like": _all_gather_like,
+OF: dict[str, Callable[..., Any]] = {"all_reduce": _all_reduce, "all_gather": _all_gather, "_all_gather_like": _all_gather_like,
       "reduce_scatter": _reduce_scatter, "all_to_all": _all_to_all,
       "all_reduce_norm": _all_reduce_norm}

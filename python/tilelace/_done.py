@@ -44,8 +44,8 @@ class Done(dist._Work):
         return [self._result]
 
     def get_future(self) -> Any:
-        devices = [self._result.device] if self._event is not None else []
-        future = torch.futures.Future(devices=devices)
+        devices: Any = [self._result.device] if self._event is not None else []
+        future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
         self.wait()
         future.set_result([self._result])
         return future

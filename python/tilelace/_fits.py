@@ -67,7 +67,8 @@ def why_not(
     if dtype not in _TYPES:
         return f"{op}: weight: got {dtype}, expected one of {', '.join(map(str, _TYPES))}"
     if device.type == "cuda":
-        return _gpu_reason(op, dtype, device, *size, ranks)
+        n, k = size
+        return _gpu_reason(op, dtype, device, n, k, ranks)
     return "" if device.type == "cpu" else f"{op}: weight: got a tensor on {device}, expected one on cpu or cuda"
 
 

@@ -21,7 +21,16 @@ from ._library import has_cuda  # (registers the ops, too)
 from ._lines import Told
 from ._meeting import Meeting
 from ._names import (  # noqa: F401  (the rest of the package has them from here)
-    Group, _group_of, _live, group_name, is_forked, plain, qualified, require_own, size_and_rank)
+    Group,
+    _group_of,
+    _live,
+    group_name,
+    is_forked,
+    plain,
+    qualified,
+    require_own,
+    size_and_rank,
+)
 from ._notes import Order, Place
 from ._settings import check, settings_of
 
@@ -305,11 +314,12 @@ def leave(group: Group = None, device: str | torch.device | None = None) -> None
     _leave_gone()
     for key in list(_joined):
         if key[0] == name and (device is None or key[1] == torch.device(device).type):
-            pg = _joined.pop(key)()
+            pg: Any = _joined.pop(key)()
             torch.ops.tilelace._leave(*key)
-            if pg is not None and pg is _live(name) and key[1] in _known(pg).failed:
-                _known(pg).failed.remove(key[1])
-                Meeting(name, pg.rank(), _place_of(pg, key[1]), Told()).left()
+            live = _live(name)
+            if live is not None and pg is live and key[1] in _known(live).failed:
+                _known(live).failed.remove(key[1])
+                Meeting(name, live.rank(), _place_of(live, key[1]), Told()).left()
 
 
 def synchronize(group: Group = None, stream: torch.cuda.Stream | None = None) -> None:

@@ -9,9 +9,26 @@ from torch import fx
 
 from . import _groups
 from ._inductor_graph import (
-    ATEN, OPS, arguments, call, erase_unused, first_wait, is_call, is_product, moved, operands,
-    replace_collective, reshapes_rows, same_shape, size, skip, strides_matter, unfit, unreachable,
-    value)
+    ATEN,
+    OPS,
+    arguments,
+    call,
+    erase_unused,
+    first_wait,
+    is_call,
+    is_product,
+    moved,
+    operands,
+    replace_collective,
+    reshapes_rows,
+    same_shape,
+    size,
+    skip,
+    strides_matter,
+    unfit,
+    unreachable,
+    value,
+)
 
 _MOST_WEIGHTS = 16  # of a call
 
@@ -30,10 +47,12 @@ def _whole(wait: fx.Node, ranks: int) -> _Whole:
     after = next(iter(wait.users), None)
     if is_call(after, ATEN.split.Tensor, ATEN.split_with_sizes.default):
         after = next(iter(after.users), None)
-    found = moved(next(iter(after.users), None), ranks) if after is not None else None
+    last = next(iter(after.users), None) if after is not None else None
+    found = moved(last, ranks) if last is not None else None
     # The wait's result is used as a whole, or as the parts alone.
-    if found and found.source is wait and found.split_dim == 0 and set(wait.users) <= set(found.between):
-        node, dim, between = next(iter(after.users)), found.cat_dim, found.between
+    if (last is not None and found and found.source is wait and found.split_dim == 0
+            and set(wait.users) <= set(found.between)):
+        node, dim, between = last, found.cat_dim, found.between
     sources = [node]
     for s in sources:
         sources += [u for u in s.users if reshapes_rows(u)]
@@ -53,7 +72,8 @@ def _followers(node: fx.Node) -> set[fx.Node]:
 def _products_of(whole: _Whole, gather: fx.Node) -> tuple[list[fx.Node], str]:
     """Those that can share one call: the same use of a bias, weights that do not need the result."""
     later = _followers(gather)
-    found, why = [], "no product with weights of its own follows it"
+    found: list[fx.Node] = []
+    why = "no product with weights of its own follows it"
     for p in sorted({u for s in whole.sources for u in s.users if is_product(u)}):
         bias, left, right = operands(p)
         if left not in whole.sources or right in later or bias in later:

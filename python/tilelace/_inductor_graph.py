@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import operator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import torch
 import torch._guards
@@ -28,7 +28,7 @@ _DTYPES = {
 }
 
 
-def is_call(node: Any, *targets: Any) -> bool:
+def is_call(node: Any, *targets: Any) -> TypeGuard[fx.Node]:
     return isinstance(node, fx.Node) and node.op == "call_function" and node.target in targets
 
 

@@ -17,8 +17,20 @@ from torch import fx
 from . import _groups
 from ._dtypes import DTYPES
 from ._inductor_graph import (
-    ATEN, OPS, arguments, call, equal, erase_unused, first_wait, is_call, replace_collective,
-    reshapes_rows, same_shape, unreachable, value)
+    ATEN,
+    OPS,
+    arguments,
+    call,
+    equal,
+    erase_unused,
+    first_wait,
+    is_call,
+    replace_collective,
+    reshapes_rows,
+    same_shape,
+    unreachable,
+    value,
+)
 
 _CASTS = (torch.ops.prims.convert_element_type.default, ATEN._to_copy.default)
 _ADDS = (ATEN.add.Tensor, ATEN.add.Scalar)
@@ -87,7 +99,7 @@ def _root(wide: fx.Node) -> tuple[list[fx.Node], Any] | None:
     mean = _user(squares, ATEN.mean.dim) if squares is not None else None
     moved = _user(mean, *_ADDS) if mean is not None else None
     root = _user(moved, ATEN.rsqrt.default) if moved is not None else None
-    if root is None:
+    if squares is None or mean is None or moved is None or root is None:
         return None
     given, last = arguments(mean), value(wide).dim() - 1
     dims = [d % (last + 1) for d in given["dim"] or ()]
@@ -103,7 +115,7 @@ def _weighed(unit: fx.Node, dtype: torch.dtype) -> tuple[list[fx.Node], Any] | N
     """
     first = _user(unit, *_CASTS, ATEN.mul.Tensor)
     second = _user(first, *_CASTS, ATEN.mul.Tensor) if first is not None else None
-    if second is None or is_call(first, *_CASTS) == is_call(second, *_CASTS):
+    if first is None or second is None or is_call(first, *_CASTS) == is_call(second, *_CASTS):
         return None
     cast, product = (first, second) if is_call(first, *_CASTS) else (second, first)
     if value(cast).dtype != dtype or value(second).dtype != dtype:

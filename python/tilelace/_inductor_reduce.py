@@ -8,9 +8,26 @@ from torch import fx
 
 from . import _groups
 from ._inductor_graph import (
-    ATEN, COLLECTIVES, OPS, arguments, call, erase_unused, first_wait, is_call, is_product, moved,
-    operands, replace_collective, reshapes_rows, same_shape, size, strides_matter, unfit,
-    unreachable, value)
+    ATEN,
+    COLLECTIVES,
+    OPS,
+    arguments,
+    call,
+    erase_unused,
+    first_wait,
+    is_call,
+    is_product,
+    moved,
+    operands,
+    replace_collective,
+    reshapes_rows,
+    same_shape,
+    size,
+    strides_matter,
+    unfit,
+    unreachable,
+    value,
+)
 
 
 class _Summed(NamedTuple):
@@ -30,7 +47,8 @@ def _summed(reduce: fx.Node, ranks: int) -> _Summed | str:
         if found and found.cat_dim == 0:
             between = [node, *found.between]
             node, dim = found.source, found.split_dim
-    product, reshapes = node, []
+    product: Any = node
+    reshapes = []
     while reshapes_rows(product):
         reshapes.append(product)
         product = product.args[0]
@@ -63,7 +81,7 @@ def _left_shaped(graph: fx.Graph, summed: _Summed) -> fx.Node:
     """The left operand with the dimensions of what is reduced."""
     left = operands(summed.product)[1]
     shape = value(summed.node).shape[:-1]
-    found = left
+    found: Any = left
     while True:
         if same_shape(value(found).shape[:-1], shape):
             return found

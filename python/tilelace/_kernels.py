@@ -144,21 +144,22 @@ def _gather_fakes(op: Op) -> dict[str, Callable[..., Any]]:
         outs = [_shaped(x, dim, units, n) for n in columns]
         return (_shaped(x, dim, units, x.shape[-1]) if gathered else None), outs
 
-    def whole(x, weights, biases, group_name, *, gather_dim=0, activation="none",
-              return_gathered=False, sizes=None):
+    def whole(x: Tensor, weights: Any, biases: Any, group_name: str, *, gather_dim: int = 0,
+              activation: str = "none", return_gathered: bool = False, sizes: Any = None) -> Any:
         dim = _dim_of(op.name, x, gather_dim)
         units = _gathered_units(x, dim, group_name, sizes)
         return shapes(x, weights, dim, units, activation, return_gathered)
 
-    def like_whole(x, weights, group_name, like, *, gather_dim=0, return_gathered=False):
+    def like_whole(x: Tensor, weights: Any, group_name: str, like: Tensor, *, gather_dim: int = 0,
+                   return_gathered: bool = False) -> Any:
         dim = _dim_of(op.name, x, gather_dim)
         return shapes(x, weights, dim, like.shape[dim], "none", return_gathered)
 
-    def alone(x, group_name, *, gather_dim=0, sizes=None):
+    def alone(x: Tensor, group_name: str, *, gather_dim: int = 0, sizes: Any = None) -> Any:
         dim = _dim_of(op.collective, x, gather_dim)
         return _shaped(x, dim, _gathered_units(x, dim, group_name, sizes), x.shape[-1])
 
-    def like_alone(x, group_name, like, *, gather_dim=0):
+    def like_alone(x: Tensor, group_name: str, like: Tensor, *, gather_dim: int = 0) -> Any:
         dim = _dim_of(op.collective, x, gather_dim)
         return _shaped(x, dim, like.shape[dim], x.shape[-1])
 
@@ -169,12 +170,13 @@ def _sum_fakes(op: Op) -> dict[str, Callable[..., Any]]:
     def units_of(x: Tensor, dim: int, name: str, sizes: Sequence[int] | None) -> Any:
         return x.shape[dim] if op.shares else _own_units(x, dim, name, sizes)
 
-    def whole(x, weight, bias, residual, group_name, *, scatter_dim=0, activation="none", sizes=None):
+    def whole(x: Tensor, weight: Tensor, bias: Any, residual: Any, group_name: str, *,
+              scatter_dim: int = 0, activation: str = "none", sizes: Any = None) -> Any:
         dim = _dim_of(op.name, x, scatter_dim)
         _weight_check(op.name, x, weight)
         return _shaped(x, dim, units_of(x, dim, group_name, sizes), weight.shape[0])
 
-    def alone(x, group_name, *, scatter_dim=0, sizes=None):
+    def alone(x: Tensor, group_name: str, *, scatter_dim: int = 0, sizes: Any = None) -> Any:
         dim = _dim_of(op.collective, x, scatter_dim)
         return _shaped(x, dim, units_of(x, dim, group_name, sizes), x.shape[-1])
 
@@ -188,6 +190,6 @@ for _op in OPS.values():
         _register(_name, _fakes.get(_name, lambda *args, **kwargs: None))
 
 for _name in COLLECTIVES:
-    _shapes = _moe_shapes.OF.get(_name, _collective_shapes.OF.get(_name))
+    _shapes: Callable[..., Any] | None = _moe_shapes.OF.get(_name, _collective_shapes.OF.get(_name))
     _register(_name, _shapes or (lambda *args, **kwargs: None))
 torch.library.register_fake("tilelace::grouped_gemm", _moe_shapes.grouped_gemm)

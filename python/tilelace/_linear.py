@@ -15,7 +15,6 @@ from ._errors import usage
 from ._groups import Group
 from ._log import log
 
-
 # Arguments of Megatron's layers that ask for nothing here, and the values that do so.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "keep_master_weight_for_test": (False,),
@@ -137,9 +136,9 @@ class ParallelLinear(_megatron.Layer):
         split = [self.weight] if self._split_dim == 1 or self.bias is None else [
             self.weight, self.bias]
         for parameter in split:
-            parameter.tensor_model_parallel = True
-            parameter.partition_dim, parameter.partition_stride = self._split_dim, self._stride
-        for parameter in self.parameters():
+            _megatron.mark_split(parameter, self._split_dim, self._stride)
+        parameters: list[Any] = list(self.parameters())
+        for parameter in parameters:
             parameter.allreduce = True  # over all of data parallelism: no expert's
 
     def _shards_of(self, size: int, stride: int) -> list[slice]:

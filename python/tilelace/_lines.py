@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ._notes import Note
 
 
-class Told(set):  # type: ignore[type-arg]
+class Told(set[str]):
     """Attempts whose failure this process has raised, and when it last raised one."""
 
     until = 0.0

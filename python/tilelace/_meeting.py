@@ -57,17 +57,17 @@ class Meeting:
         if self.ranks == 1:
             return [-1]
         self._spare = os.open(os.devnull, os.O_RDONLY)
-        self._listener = new_socket()
-        self._listener.bind("\0" + self._mine["address"])
-        self._listener.listen(2 * self.ranks)
+        self._listener = listener = new_socket()
+        listener.bind("\0" + self._mine["address"])
+        listener.listen(2 * self.ranks)
         self._board = Board(self._place, self.rank, self._mine)
         while not self._agreed():
-            self._accept()
+            self._accept(listener)
             self._dial()
             self._hear()
             self._judge()
             self._say()
-            self._wait()
+            self._wait(listener)
         self._board.wanted = set()
         self._stop_listening()  # whoever comes now comes for the next attempt
         return [self._lines[p].sock.detach() if p != self.rank else -1 for p in range(self.ranks)]
@@ -146,6 +146,12 @@ class Meeting:
         raise Error("peer", self._text(f"{text} (seen by rank {self.rank} after "
                                        f"{self._waited():.1f} s)"))
 
+    @property
+    def _begun(self) -> Board:
+        """The board of an attempt that has begun."""
+        assert self._board is not None
+        return self._board
+
     def _missing(self) -> list[int]:
         return [p for p in range(self.ranks) if p != self.rank and p not in self._lines]
 
@@ -172,10 +178,10 @@ class Meeting:
         for what, first, other in values:
             if first == other:
                 continue
-            cause = {"rank": self.rank, "kind": "usage", "attempts": [note["id"]], "text":
-                     f"{what}: got {other} on rank {high} and {first} on rank {low}: "
-                     "it must be the same on every rank"}
-            self._cause = usage(self._text(cause["text"])), cause
+            text = (f"{what}: got {other} on rank {high} and {first} on rank {low}: "
+                    "it must be the same on every rank")
+            cause = {"rank": self.rank, "kind": "usage", "attempts": [note["id"]], "text": text}
+            self._cause = usage(self._text(text)), cause
             raise self._cause[0]
 
     def _send(self, sock: socket.socket, frame: dict[str, Any]) -> None:
@@ -184,10 +190,10 @@ class Meeting:
         except OSError:
             pass  # it is gone, which is seen when it is heard
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                sock, _ = self._listener.accept()
+                sock, _ = listener.accept()
             except (BlockingIOError, ConnectionError):
                 return
             sock.setblocking(False)
@@ -199,7 +205,7 @@ class Meeting:
     def _dial(self) -> None:
         """Higher ranks connect to lower ones. An attempt that is over refuses."""
         for peer in self._missing():
-            note = self._board.notes.get(peer)
+            note = self._begun.notes.get(peer)
             if peer > self.rank or note is None or note["state"] != "here" or not self._same_host(note):
                 continue
             sock = new_socket()
@@ -219,7 +225,7 @@ class Meeting:
     def _add(self, peer: int, sock: socket.socket, note: Note) -> None:
         self._lines[peer] = Line(sock, note)
         self._lost.pop(peer, None)
-        self._board.wanted.discard(peer)
+        self._begun.wanted.discard(peer)
         last = note.get("last")
         if last is not None and last["id"] in self._met and self._told.isdisjoint(last["cause"]["attempts"]):
             raise self._of(last["cause"])  # of an attempt that this one had met
@@ -275,7 +281,7 @@ class Meeting:
         line = self._lines.pop(peer, None)
         if line is not None:
             line.close()
-            self._board.wanted.add(peer)
+            self._begun.wanted.add(peer)
 
     def _lose(self, peer: int) -> None:
         if not self._missing() and self._lines[peer].heard == self._attempts():
@@ -288,14 +294,14 @@ class Meeting:
     def _judge(self) -> None:
         """Of members without a line: whether they can still come."""
         for peer in self._missing():
-            note = self._board.notes.get(peer)
+            note = self._begun.notes.get(peer)
             if note is not None and note["ranks"] == self.ranks:
                 self._judge_note(peer, note)
-            known = self._board.processes.get(peer)
+            known = self._begun.processes.get(peer)
             if known is not None and _notes.is_dead(known, self._process):
                 self._ended(peer)
-        if self._missing() and self._board.error is not None:
-            self._lost_store(self._board.error)
+        if self._missing() and self._begun.error is not None:
+            self._lost_store(self._begun.error)
         for peer, line in list(self._lines.items()):
             if polled(line.pidfd, select.POLLIN) if line.pidfd >= 0 else _notes.is_dead(
                     line.process, self._process):
@@ -340,7 +346,7 @@ class Meeting:
                 line.said = ids
                 self._send(line.sock, {"commit": ids})
 
-    def _wait(self) -> None:
+    def _wait(self, listener: socket.socket) -> None:
         """Sleeps until something happens, or may have in the store."""
         if self._agreed():
             return
@@ -352,7 +358,7 @@ class Meeting:
                 f"rank {self.rank} waited {self._waited():.1f} s for {ranks_text(late)} "
                 "to join"))
         poll = select.poll()
-        poll.register(self._listener, select.POLLIN)
+        poll.register(listener, select.POLLIN)
         for sock in self._strangers:
             poll.register(sock, select.POLLIN)
         for line in self._lines.values():

@@ -25,6 +25,12 @@ def tensor_parallel_group() -> Any:
     return state.get_tensor_model_parallel_group()
 
 
+def mark_split(parameter: Any, dim: int, stride: int) -> None:
+    """As Megatron looks for it: every rank has its part of this dimension."""
+    parameter.tensor_model_parallel = True
+    parameter.partition_dim, parameter.partition_stride = dim, stride
+
+
 def check_size(layer: str, config: Any, ranks: int) -> None:
     size = getattr(config, "tensor_model_parallel_size", None)
     if size is not None and size != ranks:
@@ -109,7 +115,7 @@ class Layer(torch.nn.Module):
 
     def get_extra_state(self) -> None:
         """None: Megatron's key `_extra_state` has no value here. Local. Errors: none."""
-        return None
+        return
 
     def set_extra_state(self, state: Any) -> None:
         """Does nothing: there is no extra state. Local. Errors: none."""

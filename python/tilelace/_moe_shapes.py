@@ -2,7 +2,7 @@
 """Shapes of the results of mixtures of experts, symbolic ones included."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,4 +71,4 @@ def _moe_ar(
     return act.new_empty((act.shape[0] // top_k, w2.shape[1]))
 
 
-OF = {"ag_moe": _ag_moe, "moe_rs": _moe_rs, "moe_ar": _moe_ar}
+OF: dict[str, Callable[..., Any]] = {"ag_moe": _ag_moe, "moe_rs": _moe_rs, "moe_ar": _moe_ar}

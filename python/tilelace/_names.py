@@ -17,7 +17,7 @@ from ._notes import begin, process
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, Union[int, str]]", None]
+Group = Union[str, "dist.ProcessGroup", "DeviceMesh", "tuple[DeviceMesh, int | str]", None]
 
 # The default group whose members know this process.
 _shown: Any = lambda: None
@@ -67,8 +67,9 @@ def _group_of(group: Group) -> dist.ProcessGroup:
     if group is None:
         return c10d._get_default_group()
     if isinstance(group, str):
+        name: Any = group
         try:
-            return c10d._resolve_process_group(group)
+            return c10d._resolve_process_group(name)
         except (RuntimeError, ValueError, KeyError):
             raise usage(
                 f'group: no process group has the name "{group}"'
@@ -101,7 +102,7 @@ def group_name(group: Group = None) -> str:
     return str(_group_of(group).group_name)
 
 
-def _live(name: str) -> dist.ProcessGroup | None:
+def _live(name: Any) -> dist.ProcessGroup | None:
     try:
         return c10d._resolve_process_group(name)
     except (RuntimeError, ValueError, KeyError):

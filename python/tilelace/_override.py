@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
+from typing_extensions import Self
 
 from . import _groups, collectives
 from ._done import Done
@@ -281,10 +282,10 @@ class Override:
             _installed.remove()
             _installed = None
 
-    def __enter__(self) -> Override:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.off()
 
 

@@ -36,9 +36,9 @@ def as_autocast(x: Tensor, *others: Tensor | None) -> Any:
     dtype = torch.get_autocast_dtype(device)
 
     def cast(t: Tensor | None) -> Tensor | None:
-        # As torch's own products: fp64 stays.
-        known = t is not None and t.is_floating_point() and t.dtype != torch.float64
-        return t.to(dtype) if known else t
+        if t is None or not t.is_floating_point() or t.dtype == torch.float64:
+            return t  # as torch's own products: fp64 stays
+        return t.to(dtype)
 
     return tuple(cast(t) for t in (x, *others))
 
@@ -109,7 +109,7 @@ class _SumOfRanks(torch.autograd.Function):
     """The sum of every rank's own tensor; the result is the same on every rank."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, name: str) -> Tensor:
+    def forward(ctx: Any, x: Tensor, name: Any) -> Tensor:
         ctx.name = name
         # Waited for: a tensor that waits when it is used can be neither saved nor given away.
         return functional.wait_tensor(functional.all_reduce(x, "sum", name))

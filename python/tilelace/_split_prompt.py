@@ -30,7 +30,7 @@ _CHILDREN = {
 _TOGETHER = (("self_attn", ("q_proj", "k_proj", "v_proj")), ("mlp", ("gate_proj", "up_proj")))
 
 
-def _is_known(layer: nn.Module) -> bool:
+def _is_known(layer: Any) -> bool:
     if type(layer).__name__ not in _LAYERS:
         return False
     for name, expected in _CHILDREN.items():
@@ -42,11 +42,15 @@ def _is_known(layer: nn.Module) -> bool:
             and all(type(norm).__name__ in _NORMS for norm in norms))
 
 
-def decoders(model: nn.Module) -> list[nn.Module]:
+def _is_decoder(module: Any) -> bool:
+    return (isinstance(getattr(module, "layers", None), nn.ModuleList)
+            and type(getattr(module, "norm", None)).__name__ in _NORMS and len(module.layers) > 0
+            and all(map(_is_known, module.layers)))
+
+
+def decoders(model: nn.Module) -> list[Any]:
     """Modules with a list of layers that can be split, and a norm behind them."""
-    return [m for m in model.modules() if isinstance(getattr(m, "layers", None), nn.ModuleList)
-            and type(getattr(m, "norm", None)).__name__ in _NORMS and len(m.layers) > 0
-            and all(map(_is_known, m.layers))]
+    return [m for m in model.modules() if _is_decoder(m)]
 
 
 def _linears(layer: nn.Module) -> list[Any]:
@@ -65,7 +69,7 @@ class Split:
     `fits(module)`: whether a linear layer is as transformers made it. `told(calls)` counts fused calls.
     """
 
-    def __init__(self, decoder: nn.Module, place: Any, least: Callable[[], int],
+    def __init__(self, decoder: Any, place: Any, least: Callable[[], int],
                  fits: Callable[[nn.Linear], bool], told: Callable[[], None]) -> None:
         self.layers, self.place, self.least, self.fits, self.told = decoder.layers, place, least, fits, told
         self.shape: tuple[Any, Any] | None = None  # [batch, tokens] while its rows are split
@@ -131,7 +135,7 @@ class Split:
         self.told()
         return ops.ag_gemm(x, weights, biases, self.place.name, gather_dim=1, sizes=self.sizes, **more)
 
-    def _scatter(self, x: Tensor, linear: nn.Linear) -> Tensor:
+    def _scatter(self, x: Tensor, linear: Any) -> Tensor:
         bias = None if linear.bias is None else linear.bias.to_local()
         self.told()
         return ops.gemm_rs(x.reshape(1, -1, x.shape[-1]), linear.weight.to_local(), bias, self.place.name,

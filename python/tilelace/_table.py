@@ -8,7 +8,6 @@ import torch
 
 from . import _library  # noqa: F401  (registers _op_lines)
 
-
 # Collectives by themselves, and their forms that write results.
 COLLECTIVES: tuple[str, ...] = tuple(torch.ops.tilelace._collective_names())
 

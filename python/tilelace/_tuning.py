@@ -114,7 +114,7 @@ def tune(
         if not listed:
             raise usage(f'tune: model: it has no layer of tilelace that communicates in group "{name}"')
     else:
-        listed = [Problem(*p) for p in problems]  # type: ignore[arg-type]
+        listed = [Problem(*p) for p in problems]
     lines = "\n".join(_line(p) for p in listed)
     device = _groups.default_device("tune", pg)
     _groups.ensure(name, device)

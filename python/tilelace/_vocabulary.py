@@ -48,8 +48,7 @@ class VocabParallelEmbedding(_megatron.Layer):
             with torch.no_grad():
                 (init_method or torch.nn.init.normal_)(whole)
         self.weight = Parameter(whole.detach()[rows].clone())
-        self.weight.tensor_model_parallel = True
-        self.weight.partition_dim, self.weight.partition_stride = 0, 1
+        _megatron.mark_split(self.weight, 0, 1)
 
     @classmethod
     def from_embedding(cls, embedding: torch.nn.Embedding, **arguments: Any) -> VocabParallelEmbedding:

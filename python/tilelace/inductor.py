@@ -17,8 +17,7 @@ import torch._inductor.custom_graph_pass
 from torch import fx
 from torch._inductor.pattern_matcher import stable_topological_sort
 
-from . import (
-    _inductor_gather, _inductor_graph, _inductor_norm, _inductor_order, _inductor_reduce)
+from . import _inductor_gather, _inductor_graph, _inductor_norm, _inductor_order, _inductor_reduce
 from ._errors import usage
 from ._inductor_graph import COLLECTIVES, is_call, skip
 

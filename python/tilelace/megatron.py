@@ -21,10 +21,10 @@ from .nn import ColumnParallelLinear, RowParallelLinear
 
 _versions.check("megatron-core", "tilelace.megatron")
 
-from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
-from megatron.core.tensor_parallel import layers as _stock  # noqa: E402
-from megatron.core.transformer.moe.moe_layer import MoELayer  # noqa: E402
-from megatron.core.transformer.spec_utils import ModuleSpec  # noqa: E402
+from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+from megatron.core.tensor_parallel import layers as _stock
+from megatron.core.transformer.moe.moe_layer import MoELayer
+from megatron.core.transformer.spec_utils import ModuleSpec
 
 __all__ = ["gpt_layer", "layer_spec", "llama_layer", "qwen3_layer", "with_fused_layers"]
 
@@ -44,7 +44,7 @@ def with_fused_layers(spec: Any) -> Any:
             return spec
         return dataclasses.replace(
             spec, module=with_fused_layers(spec.module), submodules=with_fused_layers(spec.submodules))
-    if dataclasses.is_dataclass(spec):
+    if dataclasses.is_dataclass(spec) and not isinstance(spec, type):
         return dataclasses.replace(
             spec, **{f.name: with_fused_layers(getattr(spec, f.name)) for f in dataclasses.fields(spec)})
     return spec

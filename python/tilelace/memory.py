@@ -14,8 +14,8 @@ from torch import Tensor
 
 from . import _groups
 from ._errors import Error, call, usage
-from ._library import LIBRARY, has_cuda
 from ._groups import Group
+from ._library import LIBRARY, has_cuda
 
 # Of tensors that are gone. Their memory goes at a quiet time: whoever collects garbage may be in
 # the middle of a graph's capture, and work on it may still run.
@@ -39,7 +39,7 @@ class _Buffer:
 
 
 def _host_bytes(number: int, address: int, size: int) -> Any:
-    kind = type("_HostBytes", (ctypes.c_char * size,), {
+    kind: Any = type("_HostBytes", (ctypes.c_char * size,), {
         "__del__": lambda self: _dropped.append(number)})
     return kind.from_address(address)
 
@@ -93,7 +93,7 @@ def empty(
     Errors: usage (sizes that differ; a capture; no `device`, and the group did not join and has one
     backend for CPU and another for GPUs), system, peer, timeout.
     """
-    shape = list(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
+    shape: list[Any] = list(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
     pg = _groups._group_of(group if group is None or not isinstance(group, str)
                            else _groups.plain(group))
     asked = torch.device(device) if device is not None else None

@@ -69,7 +69,8 @@ class ColumnParallelLinear(ParallelLinear):
         `runtime_gather_output`: instead of gather_output. Collective as the class says.
         Errors: tilelace.Error.
         """
-        used, own = self._used_weight(weight), self.bias
+        used = self._used_weight(weight)
+        own: Tensor | None = self.bias
         if torch.is_grad_enabled():
             used, own = self._shared(used), None if own is None else self._shared(own)
         x, used, bias = _regions.as_autocast(input_, used, None if self.skip_bias_add else own)
@@ -181,8 +182,9 @@ class RowParallelLinear(ParallelLinear):
         if not input_is_parallel:
             self._check_order("input_is_parallel", False)
         self.input_size_per_partition = self.weight.shape[1]
-        if self.bias is not None:
-            self.bias.sequence_parallel = self.sequence_parallel
+        own: Any = self.bias
+        if own is not None:
+            own.sequence_parallel = self.sequence_parallel
 
     def forward(
         self, input_: Tensor, residual: Tensor | None = None
@@ -195,7 +197,8 @@ class RowParallelLinear(ParallelLinear):
         x = input_
         if not self.input_is_parallel:
             x = _regions.split_columns(x, self.group_name, self._ranks, self._rank)
-        used, bias = self._used_weight(), self.bias
+        used = self._used_weight()
+        bias: Tensor | None = self.bias
         if bias is not None and self.sequence_parallel and not self.megatron:
             bias = _regions.each_ranks(bias, self.group_name)
         x, used, added, residual = _regions.as_autocast(
@@ -278,8 +281,9 @@ class ParallelMLP(torch.nn.Module):
         self, prefix: str = "", sharded_offsets: Any = (), metadata: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         """For Megatron's distributed checkpoints, as its MLP's. Local. Errors: usage (no Megatron)."""
-        tensors = {}
-        for name, layer in self.named_children():
+        tensors: dict[str, Any] = {}
+        layers: list[tuple[str, Any]] = list(self.named_children())
+        for name, layer in layers:
             part = layer.sharded_state_dict(f"{prefix}{name}.", sharded_offsets, metadata)
             if self.gated and name == "linear_fc1":
                 _megatron.gated(part, sharded_offsets, metadata)
@@ -310,7 +314,9 @@ class RMSNorm(torch.nn.RMSNorm):
             tp_group = _megatron.tensor_parallel_group()
         self.group_name = _groups.group_name(tp_group)
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(  # type: ignore[override]
+        self, x: Tensor, residual: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """(norm of the sum of x and the residual, that sum), as the class says. Collective.
 
         Errors: tilelace.Error.

@@ -31,7 +31,6 @@ from . import _arguments, _groups, _table
 from ._errors import Error, error_of, was_told
 from ._groups import Group
 
-
 # Asked once, when a graph is compiled.
 _qualified = torch.compiler.assume_constant_result(_groups.qualified)
 

@@ -28,14 +28,18 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel as _Colwise,
+)
+from torch.distributed.tensor.parallel import (
     ParallelStyle,
     PrepareModuleInput,
     PrepareModuleInputOutput,
     PrepareModuleOutput,
-    RowwiseParallel as _Rowwise,
     SequenceParallel,
     loss_parallel,
     parallelize_module,
+)
+from torch.distributed.tensor.parallel import (
+    RowwiseParallel as _Rowwise,
 )
 from torch.distributed.tensor.placement_types import Placement
 from torch.nn.modules.module import _has_any_global_hook
@@ -166,7 +170,8 @@ class _Fused:
         if not self.is_in_force():
             _tell_left(module)
             return type(module).forward(module, input)
-        weight, bias = module.weight, module.bias
+        weight: Any = module.weight
+        bias: Any = module.bias
         x, layout, sizes = _local(input, style.input_layouts[0], self.place)
         why = style._why_not(x, layout, weight, bias, self.place)
         if why:
@@ -213,7 +218,7 @@ def _apply(module: nn.Module, style: Any, mesh: DeviceMesh) -> nn.Module:
     """Applies PyTorch's style, then replaces a linear layer's forward."""
     if isinstance(module, nn.Linear):
         if _own_forward(module) and "forward" not in module.__dict__:
-            module.forward = _Fused(module, style, _place(mesh))
+            module.forward = _Fused(module, style, _place(mesh))  # type: ignore[method-assign]
         else:
             _tell_left(module)
     return module
@@ -225,8 +230,8 @@ def _is_split(t: Tensor, place: _Place, wanted: Placement) -> bool:
             and type(t._local_tensor) in _PLAIN)
 
 
-def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Placement]], place: _Place) -> str:
-    """Why the op cannot replace torch's product; "" if it can."""
+def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Any]], place: _Place) -> str:
+    """Why the op cannot replace torch's product; "" if it can. Parameters with their placements."""
     for p, wanted in parameters:
         if p is not None and not _is_split(p, place, wanted):
             return f"a parameter is {type(p).__name__}, not a DTensor that is split as the style splits it"
@@ -263,7 +268,7 @@ class ColwiseParallel(_Colwise):
         whole = layout == Replicate()
         if not whole and _sharded(x, layout) is None:
             return f"the input is laid out as {layout}"
-        parameters: list[tuple[Any, Placement]] = [(weight, Shard(0)), (bias, Shard(0))]
+        parameters = [(weight, Shard(0)), (bias, Shard(0))]
         return _why_not("gemm_ar" if whole else "ag_gemm", x, parameters, place)
 
     def _problem(self, module: nn.Linear, place: _Place, m: int) -> tuple[str, Problem] | None:
@@ -309,7 +314,7 @@ class RowwiseParallel(_Rowwise):
         if layout != Replicate() and _split_dim(x, layout) != x.dim() - 1:
             return f"the input is laid out as {layout}"
         scatters = _sharded(x, self.output_layouts[0]) is not None
-        parameters: list[tuple[Any, Placement]] = [(weight, Shard(1)), (bias, Replicate())]
+        parameters = [(weight, Shard(1)), (bias, Replicate())]
         return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)
 
     def _problem(self, module: nn.Linear, place: _Place, m: int) -> tuple[str, Problem] | None:
@@ -342,7 +347,8 @@ class RowwiseParallel(_Rowwise):
         wanted = self.output_layouts[0]
         dim = _sharded(x, wanted)
         if dim is None:
-            y = self._summed(*_regions.as_autocast(x, w, b), place)
+            x, w, b = _regions.as_autocast(x, w, b)
+            y = self._summed(x, w, b, place)
             return _outgoing(y, place, Replicate(), wanted, local)
         if b is not None:
             b = _regions.each_ranks(b, place.name)

@@ -22,7 +22,7 @@ from torch.distributed.tensor import Replicate, Shard
 from . import _fits, _versions
 from ._errors import usage
 from ._split_prompt import Split, decoders
-from .tensor_parallel import ColwiseParallel, RowwiseParallel, _place, _Place, _tell
+from .tensor_parallel import ColwiseParallel, RowwiseParallel, _Place, _place, _tell
 
 __all__ = ["Calls", "calls", "disable", "enable"]
 
@@ -66,7 +66,7 @@ def _count(what: str) -> None:
         _counts[what] += 1
 
 
-def _why_not(style: str, module: nn.Module, args: tuple[Any, ...], place: _Place) -> str:
+def _why_not(style: str, module: Any, args: tuple[Any, ...], place: _Place) -> str:
     """Why a call is transformers' own, "" where it is ours."""
     if getattr(module, _QUANTISED, False):
         return "got quantised weights, expected plain ones"
@@ -113,7 +113,7 @@ def _is_plain_call(x: Any, kwargs: Any) -> bool:
                 or (x.is_cuda and torch.cuda.is_current_stream_capturing()))
 
 
-def _row_forward(module: nn.Module, stock: Any, place: _Place) -> Any:
+def _row_forward(module: Any, stock: Any, place: _Place) -> Any:
     """The forward of a "rowwise" layer: ours while the switch is on, and where it can."""
     ours, layout = _OURS["rowwise"]
     known: list[_Known] = []  # checks in Python take as long as a product of few rows

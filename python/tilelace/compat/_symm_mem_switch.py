@@ -102,7 +102,7 @@ _library: list[torch.library.Library] = []
 
 def install(ours: dict[str, tuple[str, Callable[..., Any]]]) -> None:
     """`ours`: for each of torch's ops the name of ours and the function that calls it."""
-    import torch.distributed._symmetric_memory  # noqa: F401  (defines torch's ops)
+    import torch.distributed._symmetric_memory
 
     _counts.update(dict.fromkeys(_counts, 0))
     if _library:
