@@ -14,10 +14,16 @@ echo "== night: ${parts[*]}, seed $seed"
 # tests/night.h: other random cases than the gate's, as many as four times.
 more() { TILELACE_TEST_SEED="$seed" TILELACE_TEST_TIMES=4 "$@"; }
 
+# A second compiler, whose warnings are errors, too: library, command and examples.
+clang_build() {
+  CC=clang CXX=clang++ cmake --preset cpu -B build/clang -DTILELACE_TESTS=OFF && cmake --build build/clang
+}
+
 part_cpu() {
   stage "cpu: build" build cpu
   stage "cpu: headers compile alone" cmake --build --preset cpu --target check_headers
   stage "cpu: tidy, all files" tools/check_tidy.sh build/cpu
+  stage "cpu: clang, without tests" clang_build
   local toy
   for toy in "${toys[@]}"; do stage "cpu: a toy $toy" python3 "tests/doors/toy_$toy.py"; done
   stage "cpu: tests" more ctest --preset cpu -j2
