@@ -9,13 +9,12 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
-from typing_extensions import Self
 
 from . import _groups, collectives
 from ._done import Done
@@ -260,6 +259,7 @@ class _Installed:
 _installed: _Installed | None = None
 
 
+@final
 class Override:
     """Switched on when made; switched off by `off` or the end of a `with`. May be nested."""
 
@@ -282,7 +282,7 @@ class Override:
             _installed.remove()
             _installed = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Override:
         return self
 
     def __exit__(self, *_: object) -> None:
