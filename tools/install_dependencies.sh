@@ -6,7 +6,7 @@
 #        virtual environment .cache/python (4 GB; python3 of 3.11 or later)
 #        models: into the same a small trained model (110 MB), for the night's tests
 #        docs: what builds the site of the documentation, from PyPI, into .cache/docs (170 MB)
-#        lint: what tools/lint.sh and pre-commit run, from PyPI, into .cache/lint (120 MB)
+#        lint: what tools/lint.sh and pre-commit run, from PyPI, into .cache/lint (140 MB)
 # Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
 set -euo pipefail
 
