@@ -23,34 +23,48 @@ def test_doctor_says_what_was_built():
     first = done.stdout.splitlines()[0]
     assert first.startswith(f"package    tilelace {tilelace.__version__} (")
     assert tilelace.has_cuda() or re.search(
-        r"CPU ranks only: (nvcc: got .*, expected 13.0|TILELACE_GPUS: got OFF, expected)", first), first
+        r"CPU ranks only: (nvcc: got .*, expected 13.0|NVIDIA driver: got none|TILELACE_GPUS: got OFF, expected)",
+        first), first
 
 
-def configured(tmp_path, release):
-    """What a build that pip asks for finds where nvcc is of this release."""
+def configured(tmp_path, release, driver, gpus="AUTO"):
+    """What a build that pip asks for finds where nvcc is of this release, and a driver is there or is not."""
     nvcc = tmp_path / "nvcc"
     nvcc.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.1'\n")
     nvcc.chmod(0o755)
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.25)\nproject(probe NONE)\n"
-        f"set(TILELACE_GPUS AUTO)\ninclude({ROOT}/cmake/python.cmake)\n"
+        f"set(TILELACE_GPUS {gpus})\ninclude({ROOT}/cmake/python.cmake)\n"
         'message(STATUS "cuda ${TILELACE_CUDA}")\n')
-    return subprocess.run(
+    done = subprocess.run(
         ["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DTILELACE_CUDA_COMPILER={nvcc}",
+         f"-DTILELACE_CUDA_DRIVER={'libcuda.so.1' if driver else 'OFF'}",
          f"-DPython_EXECUTABLE={sys.executable}"], check=False, capture_output=True, text=True, timeout=60)
-
-
-@pytest.mark.parametrize(("release", "gpus"), [("12.4", False), ("13.0", True), ("13.2", True)])
-def test_gpus_where_nvcc_is_new_enough(tmp_path, release, gpus):
-    done = configured(tmp_path, release)
     assert done.returncode == 0, done.stderr
-    assert ("cuda ON" if gpus else "cuda OFF") in done.stdout, done.stdout
     why = tmp_path / "build" / "why_no_gpus.txt"
-    assert why.is_file() != gpus
-    if not gpus:
-        assert "nvcc: got 12.4, expected 13.0 or later: this build has CPU ranks" in " ".join(
-            done.stderr.split())
-        assert why.read_text() == "nvcc: got 12.4, expected 13.0 or later\n"
+    return "cuda ON" in done.stdout, why.read_text() if why.is_file() else "", " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("release", "driver", "gpus"), [
+    ("13.0", True, "AUTO"), ("13.2", True, "AUTO"), ("13.0", False, "ON")])
+def test_gpus_where_nvcc_and_driver_are_or_where_asked_for(tmp_path, release, driver, gpus):
+    assert configured(tmp_path, release, driver, gpus)[:2] == (True, "")
+
+
+@pytest.mark.parametrize(("release", "driver", "why"), [
+    ("12.4", True, "nvcc: got 12.4, expected 13.0 or later"),
+    ("13.0", False, "NVIDIA driver: got none of libcuda.so.1, nvidia-smi and /dev/nvidia0, expected one; "
+     "without a driver, too: pip install . -C cmake.define.TILELACE_GPUS=ON, which takes half an hour or more"),
+])
+def test_no_gpus_says_why(tmp_path, release, driver, why):
+    cuda, file, warning = configured(tmp_path, release, driver)
+    assert not cuda and file == why + "\n"
+    assert why + ": this build has CPU ranks only" in warning
+
+
+def test_gpus_left_out_by_the_caller(tmp_path):
+    assert configured(tmp_path, "13.0", True, "OFF")[:2] == (
+        False, "TILELACE_GPUS: got OFF, expected ON or AUTO\n")
 
 
 def test_bench_and_run():
