@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensor-parallel communication inside the tiles of a GEMM."""
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
 from ._library import has_cuda  # isort: skip  (registers the ops that the next line completes)
@@ -25,3 +26,16 @@ __all__ = [
     "gemm_rs", "group_name", "has_cuda", "join", "leave", "mem_pool", "moe", "override_collectives", "plans",
     "recover", "reduce_scatter", "should_run", "synchronize", "translated", "tune",
 ]
+
+_MODULES = {"compat", "inductor", "megatron", "nn", "tensor_parallel", "transformers"}
+
+
+def __getattr__(name: str):
+    # `tilelace.nn` after `import tilelace` alone; what it needs is loaded when it is first named.
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_MODULES.union(globals()))
