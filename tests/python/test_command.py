@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,15 @@ def test_no_gpus_says_why(tmp_path, release, driver, why):
 def test_gpus_left_out_by_the_caller(tmp_path):
     assert configured(tmp_path, "13.0", True, "OFF")[:2] == (
         False, "TILELACE_GPUS: got OFF, expected ON or AUTO\n")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/pytorch.md"])
+def test_recipe_without_isolation_names_what_the_build_requires(page):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    recipe = re.search(r"pip install ([^#\n]*)\s+#.*\npip install --no-build-isolation \.", (ROOT / page).read_text())[1]
+    named = set(recipe.split())
+    for wanted in [*project["build-system"]["requires"], *project["project"]["dependencies"]]:
+        assert named & {wanted, wanted.split(">=")[0]}, f"{page}: {wanted} is not in: pip install {recipe}"
 
 
 def test_bench_and_run():
