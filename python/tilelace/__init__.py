@@ -2,6 +2,7 @@
 """Tensor-parallel communication inside the tiles of a GEMM."""
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
 from ._library import has_cuda  # isort: skip  (registers the ops that the next line completes)
 from . import _autograd, _by_hand, _flops, _joins, _kernels, moe  # noqa: F401
@@ -30,7 +31,7 @@ __all__ = [
 _MODULES = {"compat", "inductor", "megatron", "nn", "tensor_parallel", "transformers"}
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> ModuleType:
     # `tilelace.nn` after `import tilelace` alone; what it needs is loaded when it is first named.
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")

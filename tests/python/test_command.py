@@ -3,11 +3,11 @@
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 import tilelace
+import tomllib
 from tilelace import _library
 
 ROOT = Path(__file__).resolve().parents[2]
