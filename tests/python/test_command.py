@@ -54,8 +54,8 @@ def test_gpus_where_nvcc_and_driver_are_or_where_asked_for(tmp_path, release, dr
 
 @pytest.mark.parametrize(("release", "driver", "why"), [
     ("12.4", True, "nvcc: got 12.4, expected 13.0 or later"),
-    ("13.0", False, "NVIDIA driver: got none of libcuda.so.1, nvidia-smi and /dev/nvidia0, expected one; "
-     "without a driver, too: pip install . -C cmake.define.TILELACE_GPUS=ON, which takes half an hour or more"),
+    ("13.0", False, ("NVIDIA driver: got none of libcuda.so.1, nvidia-smi and /dev/nvidia0, expected one; "
+     "without a driver, too: pip install . -C cmake.define.TILELACE_GPUS=ON, which takes half an hour or more")),
 ])
 def test_no_gpus_says_why(tmp_path, release, driver, why):
     cuda, file, warning = configured(tmp_path, release, driver)
