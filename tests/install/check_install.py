@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import run_docs  # in tools, where exports.py looks
-from exports import ROOT, wrong_exports
+from exports import ROOT, wrong_exports  # isort: skip
+import run_docs  # isort: skip  (in tools, where exports.py looks)
 
 PAGE = "docs/cpp.md"
 # What the commands make and run; each ends with 0 if its ranks' results are right.
