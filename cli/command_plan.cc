@@ -112,16 +112,6 @@ Workload workload_of(const PlanCommand& o) {
   return work;
 }
 
-/// The first one, or that of the name.
-int architecture_for(const PlanCommand& o, Device device) {
-  if (o.architecture.empty()) return 0;
-  require(device == Device::cuda, "--architecture: GPU ranks only, add --backend cuda");
-  const auto found = architecture_named(o.architecture);
-  require(found.has_value(), "--architecture: got {}, expected {}{}", o.architecture,
-          kArchitectures.size() > 1 ? "one of " : "", names_of_architectures());
-  return *found;
-}
-
 /// The tables of measured plans, one behind the other, and what of them is not used.
 void take_tuning(const PlanCommand& o, Device device, Machine& machine) {
   if (device != Device::cuda) {
@@ -159,7 +149,7 @@ int print_plans(const PlanCommand& o) {
     return row_of(options_for(work.options, job).transport).needs_multicast();
   });
   Machine machine = machine_for(o.ranks, group);
-  machine.architecture = architecture_for(o, work.device);
+  machine.architecture = parse_architecture(o.architecture, work.device);
   take_tuning(o, work.device, machine);
   check_workload(work, machine);
   print_filled("machine: " + machine_text(machine));

@@ -10,6 +10,7 @@
 
 #include "comm/link_table.h"
 #include "commands.h"
+#include "core/architecture.h"
 #include "core/check.h"
 #include "machine.h"
 #include "measure.h"
@@ -200,6 +201,15 @@ class Session {
 Device parse_device(const std::string& text) {
   require(text == "cpu" || text == "cuda", "--backend: got \"{}\", expected cpu or cuda", text);
   return text == "cuda" ? Device::cuda : Device::cpu;
+}
+
+int parse_architecture(const std::string& text, Device device) {
+  if (text.empty()) return 0;
+  require(device == Device::cuda, "--architecture: GPU ranks only, add --backend cuda");
+  const auto found = architecture_named(text);
+  require(found.has_value(), "--architecture: got {}, expected {}{}", text,
+          kArchitectures.size() > 1 ? "one of " : "", names_of_architectures());
+  return *found;
 }
 
 std::string link_text(const Machine& machine) {

@@ -35,6 +35,8 @@ void add_session_options(CLI::App& command, SessionOptions& options);
 
 /// "cpu" or "cuda".
 Device parse_device(const std::string& text);
+/// Of GPUs: the one of this name, or the first. Errors: usage (another name; CPU ranks).
+int parse_architecture(const std::string& text, Device device);
 /// How bytes travel between CPU ranks: shared memory, or an emulated wire with its rates.
 std::string link_text(const Machine& machine);
 /// --backend, of every command that takes it.

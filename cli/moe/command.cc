@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "core/check.h"
@@ -25,12 +24,6 @@ constexpr const char* kOfOthers[] = {
     "--layer", "--rows", "--kinds",   "--candidates", "--minutes",  "--multicast", "--checked",
     "--brief", "--plan", "--weights", "--size",       "--in-place", "--symmetric", "--baselines"};
 
-void refuse_options_of_others(const CLI::App& command, std::string_view ops) {
-  for (const char* name : kOfOthers)
-    require(command.get_option_no_throw(name) == nullptr || command.count(name) == 0,
-            "{}: {} is for other ops, not for {}", command.get_name(), name, ops);
-}
-
 void check_room(const MoeWork& work) {
   const MoeLayer& l = work.layer;
   const std::int64_t width = l.inner * (row_of(l.activation).gated ? 2 : 1);
@@ -49,27 +42,18 @@ void check_room(const MoeWork& work) {
 
 MoeWork work_of(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
                 const SessionOptions& session) {
-  MoeWork work;
-  work.ops = split_list(fmt::format("{}: op", command), sizes.ops);
-  work.routings = parse_routings(request.routings);
-  require(!session.m.empty(), "{}: {} needs --m", command, sizes.ops);
-  work.sizes = parse_sizes("--m", session.m);
-  work.ranks = session.ranks;
+  MoeWork work = layer_work(command, sizes, request, session.m, session.dtype, session.ranks);
   work.device = parse_device(session.backend);
   if (work.device == Device::cuda) {
     work.gpus = gpu_facts();
     check_gpu_options(session, work.gpus);
   }
-  set_layer(command, sizes, request, work);
-  if (!session.dtype.empty()) work.layer.dtype = parse_dtype(session.dtype);
-  work.layer.m = *std::ranges::max_element(work.sizes);
   work.check = !session.no_check;
   work.iterations = session.iterations;
   work.warmup = session.warmup;
   require(work.device == Device::cpu || row_of(work.layer.dtype).on_gpus,
           "--dtype: got {}, expected {}: GPU ranks have no other", name_of(work.layer.dtype),
           names_of_gpu_dtypes());
-  moe_map_words(work.layer, work.layer.m);  // throws where the library would
   check_room(work);
   return work;
 }
@@ -96,7 +80,7 @@ Table moe_table() {
 
 int time_layers(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
                 const SessionOptions& session) {
-  refuse_options_of_others(command, sizes.ops);
+  refuse_options(command, kOfOthers, sizes.ops);
   const MoeWork work = work_of(command.get_name(), sizes, request, session);
   const std::size_t rows = work.ops.size() * work.routings.size() * work.sizes.size();
   RecordFile records(session.json);

@@ -3,9 +3,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "model/experts.h"
 #include "options.h"
+#include "sizes.h"
 
 namespace tilelace::cli {
 namespace {
@@ -19,8 +22,7 @@ ExpertActivation parse_activation(const std::string& text) {
         fmt::join(names, ", "));
 }
 
-}  // namespace
-
+/// Sets the layer of a rank of work.ranks, but for m.
 void set_layer(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
                MoeWork& work) {
   MoeLayer& l = work.layer;
@@ -49,6 +51,30 @@ void set_layer(std::string_view command, const MoeSizes& sizes, const MoeRequest
           "{}: inner width: got {}, expected a multiple of 8 for each of {} ranks", command, inner,
           work.ranks);
   l.inner = inner / work.ranks;
+}
+
+}  // namespace
+
+MoeWork layer_work(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
+                   const std::string& m, const std::string& dtype, int ranks) {
+  MoeWork work;
+  work.ops = split_list(fmt::format("{}: op", command), sizes.ops);
+  work.routings = parse_routings(request.routings);
+  require(!m.empty(), "{}: {} needs --m", command, sizes.ops);
+  work.sizes = parse_sizes("--m", m);
+  work.ranks = ranks;
+  set_layer(command, sizes, request, work);
+  if (!dtype.empty()) work.layer.dtype = parse_dtype(dtype);
+  work.layer.m = *std::ranges::max_element(work.sizes);
+  moe_map_words(work.layer, work.layer.m);  // throws where the library would
+  return work;
+}
+
+void refuse_options(const CLI::App& command, std::span<const char* const> names,
+                    std::string_view ops) {
+  for (const char* name : names)
+    require(command.get_option_no_throw(name) == nullptr || command.count(name) == 0,
+            "{}: {} is for other ops, not for {}", command.get_name(), name, ops);
 }
 
 void add_expert_options(CLI::App& command, MoeRequest& request) {

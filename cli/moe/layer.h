@@ -3,6 +3,7 @@
 #pragma once
 #include <CLI/App.hpp>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +33,12 @@ struct MoeSizes {
   std::int64_t k = 0;
 };
 
-/// Sets the layer of a rank of work.ranks, but for m. Errors: usage.
-void set_layer(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
-               MoeWork& work);
+/// What all commands want to know: ops, routings, numbers of tokens, the layer of a rank. Its dtype
+/// is the model's where `dtype` is empty. Errors: usage.
+MoeWork layer_work(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
+                   const std::string& m, const std::string& dtype, int ranks);
+/// Throws a usage error where one of these options, which the command may have, is given.
+void refuse_options(const CLI::App& command, std::span<const char* const> names,
+                    std::string_view ops);
 
 }  // namespace tilelace::cli

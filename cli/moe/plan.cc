@@ -4,9 +4,6 @@
 #include <fmt/ostream.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
-#include "core/architecture.h"
 #include "core/check.h"
 #include "job.h"
 #include "machine.h"
@@ -23,29 +20,11 @@ namespace {
 constexpr const char* kNotOfPlan[] = {"--ops",  "--rows", "--workers",
                                       "--link", "--plan", "--tuning"};
 
-MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoePlanning& o) {
-  MoeWork work;
-  work.ops = split_list("plan: op", sizes.ops);
-  require(!o.m.empty(), "plan: {} needs --m", sizes.ops);
-  work.sizes = parse_sizes("--m", o.m);
-  work.ranks = o.ranks;
-  set_layer("plan", sizes, request, work);
-  if (!o.dtype.empty()) work.layer.dtype = parse_dtype(o.dtype);
-  work.layer.m = *std::ranges::max_element(work.sizes);
-  moe_map_words(work.layer, work.layer.m);  // throws where the library would
-  return work;
-}
-
 Machine machine_of(const MoePlanning& o) {
   CommunicatorOptions group;
   group.device = parse_device(o.backend);
   Machine machine = machine_for(o.ranks, group);
-  if (o.architecture.empty()) return machine;
-  require(group.device == Device::cuda, "--architecture: GPU ranks only, add --backend cuda");
-  const auto found = architecture_named(o.architecture);
-  require(found.has_value(), "--architecture: got {}, expected one of {}", o.architecture,
-          names_of_architectures());
-  machine.architecture = *found;
+  machine.architecture = parse_architecture(o.architecture, group.device);
   return machine;
 }
 
@@ -147,9 +126,8 @@ class HalfPlan {
 
 int plan_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
              const MoePlanning& o) {
-  for (const char* name : kNotOfPlan)
-    require(command.count(name) == 0, "plan: {} is for other ops, not for {}", name, sizes.ops);
-  const MoeWork work = work_of(sizes, request, o);
+  refuse_options(command, kNotOfPlan, sizes.ops);
+  const MoeWork work = layer_work("plan", sizes, request, o.m, o.dtype, o.ranks);
   const Machine machine = machine_of(o);
   require(machine.device == Device::cpu || row_of(work.layer.dtype).on_gpus,
           "plan: --dtype: got {}, expected {}", name_of(work.layer.dtype), names_of_gpu_dtypes());

@@ -3,14 +3,11 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-
 #include "core/check.h"
 #include "moe/simulated.h"
 #include "record.h"
 #include "session.h"
 #include "simulate/machine_file.h"
-#include "sizes.h"
 #include "text_width.h"
 
 namespace tilelace::cli {
@@ -25,15 +22,7 @@ constexpr const char* kNotOfSimulate[] = {
 constexpr std::int64_t kMostPairs = 1 << 26;
 
 MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimulation& o) {
-  MoeWork work;
-  work.ops = split_list("simulate: op", sizes.ops);
-  work.routings = parse_routings(request.routings);
-  work.sizes = parse_sizes("--m", o.m);
-  work.ranks = o.ranks;
-  set_layer("simulate", sizes, request, work);
-  if (!o.dtype.empty()) work.layer.dtype = parse_dtype(o.dtype);
-  work.layer.m = *std::ranges::max_element(work.sizes);
-  moe_map_words(work.layer, work.layer.m);  // throws where the library would
+  MoeWork work = layer_work("simulate", sizes, request, o.m, o.dtype, o.ranks);
   require(work.layer.m * work.layer.top_k <= kMostPairs,
           "simulate: --m: got {} tokens of {} choices, expected at most {} choices in all",
           work.layer.m, work.layer.top_k, kMostPairs);
@@ -44,8 +33,7 @@ MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimul
 
 int simulate_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
                  const MoeSimulation& o) {
-  for (const char* name : kNotOfSimulate)
-    require(command.count(name) == 0, "simulate: {} is for other ops, not for {}", name, sizes.ops);
+  refuse_options(command, kNotOfSimulate, sizes.ops);
   const MoeWork work = work_of(sizes, request, o);
   const sim::MachineModel machine = read_machine(o.machine);
   sim::check_experts(machine, work.layer, work.ranks);

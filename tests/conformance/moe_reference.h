@@ -39,6 +39,7 @@ struct MoeCase {
   bool biased = false, scatters = true;
   enum class Add { none, all, own } add = Add::none;
   bool integers = false;
+  float filled = 1;  ///< share of integers that are drawn, others are 0: small sums of long rows
   std::uint32_t seed = 0;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(parts.size()); }
@@ -65,7 +66,9 @@ struct MoeCase {
     std::mt19937 random(seed * 977U + static_cast<std::uint32_t>(name * 31 + rank));
     std::normal_distribution<float> normal;
     std::vector<float> all(static_cast<std::size_t>(count));
+    std::uniform_real_distribution<float> share;
     for (auto& v : all) {
+      if (filled < 1 && share(random) >= filled) continue;
       float raw = integers ? static_cast<float>(static_cast<int>(random() % 3) - 1)
                            : normal(random) * scale;
       std::byte word[8];

@@ -1,130 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers of experts over emulated GPUs, through the public API: random sizes and routings, integers
-// that are exact whatever the order, results spoilt before; ids that name no expert.
+// Layers of experts over emulated GPUs, through the public API: random sizes and routings against
+// fp64 with derived bounds, integers exactly, results spoilt before; ids that name no expert.
 // usage: emulated_experts RANKS LAYERS SEED
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
-#include <random>
-#include <stdexcept>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "conformance/moe_draw.h"
 #include "tilelace/half.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace {
 namespace {
 
-using Values = std::vector<int>;
-
-/// A layer, and all ranks' tensors: -1, 0 or 1, few of a row, so that sums are exact in bf16.
-struct Case {
-  MoeLayer layer;  ///< without first and here
-  std::int64_t m = 0;
-  bool cut = false;       ///< ranks have experts of their own
-  bool scatters = false;  ///< moe_rs, else moe_ar
-  Item type{};
-  std::vector<std::int64_t> rows;  ///< tokens of each rank
-  Values x;
-  std::vector<std::int64_t> ids;
-  std::vector<Values> first, second, add;  ///< by rank
-
-  [[nodiscard]] std::int64_t begin(int rank) const {
-    std::int64_t sum = 0;
-    for (int r = 0; r < rank; ++r) sum += rows[static_cast<std::size_t>(r)];
-    return sum;
-  }
-  [[nodiscard]] MoeLayer on(int rank) const {
-    MoeLayer l = layer;
-    const auto ranks = static_cast<std::int64_t>(rows.size());
-    l.first = cut ? l.experts * rank / ranks : 0;
-    l.here = cut ? l.experts * (rank + 1) / ranks - l.first : l.experts;
-    return l;
-  }
-};
-
-class Maker {
- public:
-  Maker(int ranks, unsigned seed) : ranks_(ranks), rng_(seed) {}
-
-  Case make() {
-    Case c;
-    c.rows.resize(static_cast<std::size_t>(ranks_));
-    for (auto& rows : c.rows) rows = below(4) == 0 ? 0 : below(24);
-    c.m = c.begin(ranks_);
-    MoeLayer& l = c.layer;
-    l.dtype = DType::bf16;
-    l.activation = ExpertActivation::none;
-    l.m = std::max<std::int64_t>(c.m, 1);
-    l.hidden = 8 * (1 + below(10)), l.inner = 8 * (1 + below(10));
-    l.experts = ranks_ + below(9), l.top_k = 1 + below(4);
-    l.replicated = below(2) == 0;
-    c.cut = below(2) == 0, c.scatters = below(2) == 0;
-    c.type = below(2) == 0 ? Item::i32 : Item::i64;
-    c.x = sparse(c.m, l.hidden);
-    for (int r = 0; r < ranks_; ++r) {
-      const std::int64_t here = c.on(r).here;
-      c.first.push_back(sparse(here * l.inner, l.hidden));
-      c.second.push_back(sparse(here * l.hidden, l.inner));
-      c.add.push_back(sparse(c.m, l.hidden));
-    }
-    route(c);
-    return c;
-  }
-
- private:
-  std::int64_t below(std::int64_t end) {
-    return static_cast<std::int64_t>(rng_() % static_cast<unsigned>(end));
-  }
-  Values sparse(std::int64_t rows, std::int64_t cols) {
-    Values v(static_cast<std::size_t>(rows * cols));
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (int i = 0; i < 3; ++i)
-        v[static_cast<std::size_t>(r * cols + below(cols))] = static_cast<int>(below(3)) - 1;
-    return v;
-  }
-  /// Uniform, one expert for all, nobody, some nobody's.
-  void route(Case& c) {
-    const std::int64_t kind = below(4), hot = below(c.layer.experts);
-    c.ids.resize(static_cast<std::size_t>(c.m * c.layer.top_k));
-    for (auto& id : c.ids)
-      id = kind == 1                                   ? hot
-           : kind == 2 || (kind == 3 && below(3) == 0) ? -1
-                                                       : below(c.layer.experts);
-  }
-
-  int ranks_;
-  std::mt19937 rng_;
-};
-
-/// All tokens' sums over all ranks.
-Values expected(const Case& c) {
-  const auto hidden = c.layer.hidden, inner = c.layer.inner;
-  Values out(static_cast<std::size_t>(c.m * hidden));
-  for (std::size_t r = 0; r < c.rows.size(); ++r) {
-    const MoeLayer l = c.on(static_cast<int>(r));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] += c.add[r][i];
-    for (std::int64_t i = 0; i < c.m * l.top_k; ++i) {
-      const std::int64_t e = c.ids[static_cast<std::size_t>(i)] - l.first;
-      if (c.ids[static_cast<std::size_t>(i)] < 0 || e < 0 || e >= l.here) continue;
-      const std::int64_t t = i / l.top_k;
-      for (std::int64_t j = 0; j < inner; ++j) {
-        int act = 0;
-        for (std::int64_t h = 0; h < hidden; ++h)
-          act += c.first[r][static_cast<std::size_t>((e * inner + j) * hidden + h)] *
-                 c.x[static_cast<std::size_t>(t * hidden + h)];
-        for (std::int64_t h = 0; act != 0 && h < hidden; ++h)
-          out[static_cast<std::size_t>(t * hidden + h)] +=
-              act * c.second[r][static_cast<std::size_t>((e * hidden + h) * inner + j)];
-      }
-    }
-  }
-  return out;
-}
+using test::MoeCase;
 
 template <class T>
 class OnGpu {
@@ -150,107 +44,157 @@ class OnGpu {
   DeviceBuffer memory_;
 };
 
-std::vector<Bf16> rounded(const int* begin, const int* end) {
+/// Elements that bf16 represents.
+std::vector<Bf16> as_bf16(const std::vector<float>& values) {
   std::vector<Bf16> all;
-  for (; begin != end; ++begin) all.push_back(Bf16(static_cast<float>(*begin)));
+  for (const float v : values) all.push_back(Bf16(v));
   return all;
 }
-std::vector<Bf16> rounded(const Values& v) { return rounded(v.data(), v.data() + v.size()); }
 
-/// One rank's part. Returns what was wrong.
-std::string run(Communicator& member, const Case& c, int spoilt_rank) {
-  const int rank = member.rank();
-  const MoeLayer l = c.on(rank);
-  const std::int64_t begin = l.replicated ? 0 : c.begin(rank);
-  const std::int64_t own = l.replicated ? c.m : c.rows[static_cast<std::size_t>(rank)];
-  const auto part = [&](const auto& all, std::int64_t of) {
-    return std::vector(all.begin() + begin * of, all.begin() + (begin + own) * of);
-  };
-  const OnGpu<Bf16> x(member, rounded(part(c.x, l.hidden)));
-  std::vector<std::int64_t> ids = part(c.ids, l.top_k);
-  if (rank == spoilt_rank && !ids.empty()) ids.back() = l.experts;
-  const OnGpu<std::int64_t> wide(member, ids);
-  const OnGpu<std::int32_t> narrow(member, std::vector<std::int32_t>(ids.begin(), ids.end()));
-  const OnGpu<float> weights(member, std::vector<float>(ids.size(), 1));
-  const auto r = static_cast<std::size_t>(rank);
-  const OnGpu<Bf16> w1(member, rounded(c.first[r])), w2(member, rounded(c.second[r]));
-  const OnGpu<Bf16> add(member, rounded(c.add[r]));
-  const auto pairs = static_cast<std::size_t>(c.m * l.top_k);
-  const OnGpu<Bf16> act(member, pairs * static_cast<std::size_t>(l.inner));
-  const OnGpu<std::int32_t> map(member, static_cast<std::size_t>(moe_map_words(l, c.m)));
-  const std::int64_t tokens = c.scatters ? c.rows[r] : c.m;
-  const OnGpu<Bf16> out(member, static_cast<std::size_t>(tokens * l.hidden));
-  prepare_moe(member, l);
-  AgMoeArgs a;
-  a.layer = l, a.m = c.m, a.rows = c.rows, a.map = map.data();
-  a.x = dense(x.data(), l.dtype, own, l.hidden);
-  a.routing = {c.type == Item::i64 ? static_cast<const void*>(wide.data()) : narrow.data(), c.type,
-               weights.data()};
-  a.weight = dense(w1.data(), l.dtype, l.here * l.inner, l.hidden);
-  a.out = dense(act.data(), l.dtype, c.m * l.top_k, l.inner);
-  ag_moe(member, a);
-  MoeReduceArgs b;
-  b.layer = l, b.m = c.m, b.map = map.data(), b.x = a.out;
-  b.weight = dense(w2.data(), l.dtype, l.here * l.hidden, l.inner);
-  if (c.m > 0) b.add = dense(add.data(), l.dtype, c.m, l.hidden);
-  b.out = dense(out.data(), l.dtype, tokens, l.hidden);
-  if (c.scatters) b.rows = c.rows;
-  c.scatters ? moe_rs(member, b) : moe_ar(member, b);
-  member.synchronize();
-  const Values all = expected(c);
-  const auto got = out.values();
-  const int* const mine = all.data() + (c.scatters ? c.begin(rank) * l.hidden : 0);
-  for (std::size_t i = 0; i < got.size(); ++i)
-    if (static_cast<float>(got[i]) != static_cast<float>(mine[i]))
-      return fmt::format("element {}: got {}, expected {}", i, static_cast<float>(got[i]), mine[i]);
-  return {};
-}
+/// One rank's tensors.
+class Rank {
+ public:
+  /// `spoilt`: the last id names no expert.
+  Rank(Communicator& c, const MoeCase& of, bool spoilt)
+      : case_(of),
+        rank_(c.rank()),
+        layer_(of.on(c.rank())),
+        begin_(layer_.replicated ? 0 : of.begin(rank_)),
+        own_(layer_.replicated ? of.m() : of.own(rank_)),
+        tokens_(of.scatters ? of.own(rank_) : of.m()),
+        x_(c, as_bf16(part(of.x(), layer_.hidden))),
+        ids_(c, spoiled(part(of.ids, layer_.top_k), spoilt)),
+        narrow_(c, narrowed(ids_.values())),
+        weights_(c, part(of.weights, layer_.top_k)),
+        w1_(c, as_bf16(of.first_weight(rank_))),
+        w2_(c, as_bf16(of.second_weight(rank_))),
+        b1_(c, as_bf16(of.first_bias(rank_))),
+        b2_(c, as_bf16(of.second_bias(rank_))),
+        terms_(of.terms(rank_)),
+        add_(c, as_bf16(terms_)),
+        act_(c, static_cast<std::size_t>(of.m() * layer_.top_k * layer_.inner)),
+        map_(c, static_cast<std::size_t>(moe_map_words(layer_, of.m()))),
+        out_(c, static_cast<std::size_t>(tokens_ * layer_.hidden)) {}
+
+  void run(Communicator& c) {
+    prepare_moe(c, layer_);
+    AgMoeArgs a;
+    a.layer = layer_, a.m = case_.m(), a.rows = case_.rows, a.map = map_.data();
+    a.x = dense(x_.data(), layer_.dtype, own_, layer_.hidden);
+    a.routing = {case_.type == Item::i64 ? static_cast<const void*>(ids_.data()) : narrow_.data(),
+                 case_.type, weights_.data()};
+    a.weight = dense(w1_.data(), layer_.dtype, layer_.here * case_.width(), layer_.hidden);
+    if (case_.biased) a.bias = dense(b1_.data(), layer_.dtype, layer_.here, case_.width());
+    a.out = dense(act_.data(), layer_.dtype, case_.m() * layer_.top_k, layer_.inner);
+    ag_moe(c, a);
+    MoeReduceArgs b;
+    b.layer = layer_, b.m = case_.m(), b.map = map_.data(), b.x = a.out;
+    b.weight = dense(w2_.data(), layer_.dtype, layer_.here * layer_.hidden, layer_.inner);
+    if (case_.biased) b.bias = dense(b2_.data(), layer_.dtype, layer_.here, layer_.hidden);
+    const auto added = static_cast<std::int64_t>(terms_.size()) / layer_.hidden;
+    if (added > 0) b.add = dense(add_.data(), layer_.dtype, added, layer_.hidden);
+    b.out = dense(out_.data(), layer_.dtype, tokens_, layer_.hidden);
+    if (case_.scatters) b.rows = case_.rows;
+    case_.scatters ? moe_rs(c, b) : moe_ar(c, b);
+    c.synchronize();
+  }
+  [[nodiscard]] std::vector<float> rows_made() const {
+    auto all = act_.values();
+    all.resize(case_.pairs(rank_).size() * static_cast<std::size_t>(layer_.inner));
+    return {all.begin(), all.end()};
+  }
+  [[nodiscard]] std::string wrong_first() const {
+    return test::difference(test::first_half(case_, rank_), rows_made(), case_.integers);
+  }
+  [[nodiscard]] std::string wrong_second(const std::vector<test::Within>& sums) const {
+    const auto got = out_.values();
+    const auto from = sums.begin() + (case_.scatters ? case_.begin(rank_) : 0) * layer_.hidden;
+    return test::difference({from, from + tokens_ * layer_.hidden}, {got.begin(), got.end()},
+                            case_.integers);
+  }
+
+ private:
+  template <class T>
+  [[nodiscard]] std::vector<T> part(const std::vector<T>& all, std::int64_t each) const {
+    return {all.begin() + begin_ * each, all.begin() + (begin_ + own_) * each};
+  }
+  [[nodiscard]] std::vector<std::int64_t> spoiled(std::vector<std::int64_t> ids, bool yes) const {
+    if (yes && !ids.empty()) ids.back() = layer_.experts;
+    return ids;
+  }
+
+  [[nodiscard]] static std::vector<std::int32_t> narrowed(const std::vector<std::int64_t>& ids) {
+    return {ids.begin(), ids.end()};
+  }
+
+  const MoeCase& case_;
+  int rank_;
+  MoeLayer layer_;
+  std::int64_t begin_, own_, tokens_;  ///< tokens that go in, and that come out
+  OnGpu<Bf16> x_;
+  OnGpu<std::int64_t> ids_;
+  OnGpu<std::int32_t> narrow_;
+  OnGpu<float> weights_;
+  OnGpu<Bf16> w1_, w2_, b1_, b2_;
+  std::vector<float> terms_;
+  OnGpu<Bf16> add_, act_;
+  OnGpu<std::int32_t> map_;
+  OnGpu<Bf16> out_;
+};
 
 /// All ranks' complaints, and errors.
-std::vector<std::string> on_all(int ranks, const Case& c, int spoilt_rank) {
+std::vector<std::string> on_all(const MoeCase& c, int spoilt_rank) {
   CommunicatorOptions o;
   o.device = Device::cuda;
   o.timeout_s = 60;
-  auto members = Communicator::threads(ranks, o);
+  auto members = Communicator::threads(c.ranks(), o);
   std::vector<std::string> found(members.size());
+  std::vector<std::unique_ptr<Rank>> ranks(members.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < members.size(); ++r)
     threads.emplace_back([&, r] {
       try {
-        found[r] = run(members[r], c, spoilt_rank);
+        ranks[r] = std::make_unique<Rank>(members[r], c, static_cast<int>(r) == spoilt_rank);
+        ranks[r]->run(members[r]);
       } catch (const Error& e) {
         found[r] = fmt::format("{} error: {}", name_of(e.kind()), e.what());
       }
     });
   for (auto& t : threads) t.join();
+  if (std::ranges::any_of(found, [](const std::string& text) { return !text.empty(); }))
+    return found;
+  std::vector<std::vector<float>> acts;
+  for (const auto& rank : ranks) acts.push_back(rank->rows_made());
+  const auto sums = test::second_half(c, acts);
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    found[r] = ranks[r]->wrong_first() + ranks[r]->wrong_second(sums);
   return found;
 }
 
-std::string text_of(const Case& c) {
-  const MoeLayer& l = c.layer;
-  return fmt::format("{} m {} hidden {} inner {} experts {} top {}{}{}",
-                     c.scatters ? "moe_rs" : "moe_ar", c.m, l.hidden, l.inner, l.experts, l.top_k,
-                     l.replicated ? " replicated" : "", c.cut ? " cut" : "");
-}
-
 int run_all(int ranks, int layers, unsigned seed) {
-  Maker maker(ranks, seed);
+  test::MoeDraw draw(seed);
   int wrong = 0, refused = 0;
   for (int i = 0; i < layers; ++i) {
-    const Case c = maker.make();
-    for (const auto& found : on_all(ranks, c, -1)) {
+    MoeCase c = draw.next(ranks);
+    c.layer.dtype = DType::bf16;
+    c.integers = i % 2 == 0;
+    if (c.integers) {
+      c.layer.activation = ExpertActivation::none;
+      c.filled = 3.0F / static_cast<float>(std::max(c.layer.hidden, c.layer.inner));
+    }
+    draw.route(c);
+    for (const auto& found : on_all(c, -1)) {
       if (found.empty()) continue;
       ++wrong;
-      fmt::print("WRONG {}: {}\n", text_of(c), found);
+      fmt::print("WRONG {}: {}\n", c.text(), found);
     }
-    const std::size_t last = static_cast<std::size_t>(ranks) - 1;
-    if (i % 5 != 0 || c.m == 0 || c.rows[last] == 0) continue;
+    if ((refused > 0 && i % 5 != 0) || c.own(ranks - 1) == 0) continue;
     ++refused;
-    for (const auto& found : on_all(ranks, c, ranks - 1)) {
+    for (const auto& found : on_all(c, ranks - 1)) {
       if (found.find("usage error") == 0 && found.find("names no expert") != std::string::npos)
         continue;
       ++wrong;
-      fmt::print("WRONG ids of {}: {}\n", text_of(c), found);
+      fmt::print("WRONG ids of {}: {}\n", c.text(), found);
     }
   }
   fmt::print("{} ranks: {} layers, {} with a wrong id, {} wrong\n", ranks, layers, refused, wrong);

@@ -18,19 +18,18 @@ os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NV
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from grouped import MODELS
 from tilelace import moe
 
-# hidden, expert width, experts, top_k
-MODELS = {"mixtral-8x7b": (4096, 14336, 8, 2), "qwen3-30b-a3b": (2048, 768, 128, 8),
-          "qwen3-235b-a22b": (4096, 1536, 128, 8), "deepseek-v3/64": (7168, 2048, 64, 8)}
+TIMED = ["mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3/64"]
 
 
 class Layer:
     def __init__(self, sizes, m, kind):
-        hidden, wide, self.experts, self.top_k = sizes
+        hidden, half, self.experts, self.top_k = sizes
         ranks, rank = dist.get_world_size(), dist.get_rank()
         g = torch.Generator("cuda").manual_seed(7 + rank)
-        inner = wide // ranks
+        inner = 2 * half // ranks
 
         def draw(*size):
             return torch.randn(*size, generator=g, device="cuda").bfloat16() * size[-1] ** -0.5
@@ -125,7 +124,7 @@ def row(model, m, kind, asked):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
-    parser.add_argument("--models", type=lambda s: s.split(","), default=list(MODELS))
+    parser.add_argument("--models", type=lambda s: s.split(","), default=TIMED)
     parser.add_argument("--tokens", type=lambda s: [int(m) for m in s.split(",")], default=[8192])
     parser.add_argument("--routings", type=lambda s: s.split(","), default=["uniform"])
     parser.add_argument("--seconds", type=float, default=1.0)
