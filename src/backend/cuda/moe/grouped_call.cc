@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <utility>
-#include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/base/element_types.h"
@@ -47,18 +45,7 @@ void check_call(const GroupedGemm& g) {
   require(g.begins != nullptr, "grouped_gemm: begins: got null, expected memory of the device");
 }
 
-/// Loads a kernel once a thread and device, and says how much shared memory it takes.
-void load(const GroupedEntry& entry) {
-  thread_local std::vector<std::pair<int, const void*>> loaded;
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  const std::pair<int, const void*> key{device, entry.kernel};
-  if (std::find(loaded.begin(), loaded.end(), key) != loaded.end()) return;
-  check(cudaFuncSetAttribute(entry.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             entry.shared_bytes),
-        "shared memory of grouped_gemm");
-  loaded.push_back(key);
-}
+void load(const GroupedEntry& entry) { load_with_shared(entry.kernel, entry.shared_bytes); }
 
 /// The weight and, of gates and ups, what each of them is in it.
 void fill_weight(GroupedParams& p, const GroupedGemm& g, int box) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/moe/moe_gpu.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/base/element_types.h"
@@ -44,6 +47,17 @@ int multiprocessors_here() {
   if (count == 0)
     check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
   return count;
+}
+
+void load_with_shared(const void* kernel, int bytes) {
+  thread_local std::vector<std::pair<int, const void*>> loaded;
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  const std::pair<int, const void*> key{device, kernel};
+  if (std::find(loaded.begin(), loaded.end(), key) != loaded.end()) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        "shared memory of a kernel");
+  loaded.push_back(key);
 }
 
 void make_map(const MakeMap& call, cudaStream_t stream) {
@@ -88,7 +102,7 @@ void sum_slots(const SumSlots& call, cudaStream_t stream) {
 }
 
 void load_moe_rows() {
-  check(load_map(), "loading make_map");
+  load_map();
   check(load_rows(), "loading permute_rows and sum_slots");
 }
 

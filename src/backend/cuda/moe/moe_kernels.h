@@ -26,10 +26,12 @@ struct RowsParams {
                                           cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_sum_slots(const RowsParams&, DType, int multiprocessors,
                                             cudaStream_t);
-[[nodiscard]] cudaError_t load_map();
+void load_map();
 [[nodiscard]] cudaError_t load_rows();
 
 /// Multiprocessors of the current device.
 int multiprocessors_here();
+/// Loads a kernel that takes this much shared memory, once per thread and device. Error: system.
+void load_with_shared(const void* kernel, int bytes);
 
 }  // namespace tilelace::cuda

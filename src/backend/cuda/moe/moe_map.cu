@@ -275,6 +275,11 @@ auto* kernel_of(bool wide) {
   return wide ? moe_map_kernel<std::int64_t> : moe_map_kernel<std::int32_t>;
 }
 
+void load(bool wide) {
+  load_with_shared(reinterpret_cast<const void*>(kernel_of(wide)),
+                   static_cast<int>(shared_bytes(kMostMoeExperts, kMostCtas)));
+}
+
 }  // namespace
 
 cudaError_t enqueue_map(const MakeMap& call, cudaStream_t stream) {
@@ -300,20 +305,12 @@ cudaError_t enqueue_map(const MakeMap& call, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = 2;
-  constexpr std::size_t kWithoutAsking = 48 << 10;
-  if (config.dynamicSmemBytes > kWithoutAsking)
-    if (const cudaError_t status = load_map(); status != cudaSuccess) return status;
+  load(call.wide);
   return cudaLaunchKernelEx(&config, kernel_of(call.wide), params);
 }
 
-cudaError_t load_map() {
-  const auto bytes = static_cast<int>(shared_bytes(kMostMoeExperts, kMostCtas));
-  for (const bool wide : {false, true})
-    if (const cudaError_t status = cudaFuncSetAttribute(
-            kernel_of(wide), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-        status != cudaSuccess)
-      return status;
-  return cudaSuccess;
+void load_map() {
+  for (const bool wide : {false, true}) load(wide);
 }
 
 }  // namespace tilelace::cuda
