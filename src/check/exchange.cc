@@ -35,8 +35,9 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
     return "shots are 1 or, for all_reduce, 2";
   const bool even = std::count(s.units.begin(), s.units.end(), s.units.front()) ==
                     static_cast<std::ptrdiff_t>(s.units.size());
-  if (s.direct && (s.lines || !(s.collective == Collective::all_gather || (pairs && even))))
-    return "direct is for all_gather and even all_to_all, by chunks";
+  const bool one_shot = row_of(s.collective).shares && s.shots == 1;
+  if (s.direct && (s.lines || one_shot || (pairs && !even)))
+    return "direct is by chunks, not for one-shot all_reduce, nor for uneven all_to_all";
   if (s.in_place && pairs) return "all_to_all is not in place";
   const std::int64_t most = *std::max_element(s.units.begin(), s.units.end());
   const std::int64_t parcel = s.shots == 2 ? schedule::ceil_div(most, ranks) : most;

@@ -22,7 +22,7 @@ struct ExchangeSpec {
   int shots = 1;
   int workers = 1;
   std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< all_gather, even all_to_all: directly into the peers' results
+  bool direct = false;     ///< between the ranks' tensors: not of uneven all_to_all, nor one-shot
   bool lines = false;      ///< units carry the call's epoch instead of flags
   bool in_place = false;
 
@@ -69,7 +69,9 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
     if (!call_.lines) Base::signal(peer, flag);
   }
   void wait(Index flag) {
-    if (!call_.lines) Base::wait(flag);
+    if (call_.lines) return;
+    Base::wait(flag);
+    if (s_.direct) find_results(s_.flag_meaning(flag));
   }
   void send(Round r) {
     for (int i = 1; i < s_.ranks; ++i) {
@@ -100,6 +102,16 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
  private:
   [[nodiscard]] Index in_at(int q) const { return call_.in_at[static_cast<std::size_t>(q)]; }
   [[nodiscard]] Index out_at(int q) const { return call_.out_at[static_cast<std::size_t>(q)]; }
+  /// What a peer's worker has stored directly into this rank's result.
+  void find_results(const schedule::ExchangeFlag& f) {
+    const Index units = s_.sums && !s_.shares ? 0 : call_.result_units(f.rank);
+    for (Index round = 0; round < s_.rounds_of(units); ++round) {
+      const Round r{f.round.worker, round};
+      const RowRange part = s_.part(r, units);
+      const RowRange rows = from(out_at(f.rank) + part.begin, part);
+      if (rows.size() > 0) note(Verb::deliver, f.rank, f.rank, r, 0, rows.begin, rows);
+    }
+  }
   void note(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     note_(Step{verb, peer, owner, call_.lines ? shot : static_cast<int>(r.round), at, rows, -1});
   }
@@ -116,13 +128,14 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
       if (p == s_.rank)
         note(Verb::reduce, p, s_.rank, r, 0, in_at(p) + part.begin, rows);
       else
-        collect(Verb::reduce, p, s_.rank, r, 0, s_.term_place(s_.rank, p, r), rows);
+        collect(Verb::reduce, p, s_.rank, r, 0,
+                s_.direct ? in_at(s_.rank) + part.begin : s_.term_place(s_.rank, p, r), rows);
     }
     note(Verb::store, -1, s_.rank, r, 0, -1, rows);
     for (int i = 1; i < s_.ranks && s_.shares; ++i) {
       const int q = (s_.rank + i) % s_.ranks;
       note(call_.lines ? Verb::put_line : Verb::store_result, q, s_.rank, r, 1,
-           s_.sum_place(q, s_.rank, r), rows);
+           s_.direct ? rows.begin : s_.sum_place(q, s_.rank, r), rows);
     }
   }
   void accept(Round r) {
@@ -132,9 +145,8 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
       const RowRange rows = from(out_at(p) + part.begin, part);
       if (p == s_.rank)
         note(Verb::deliver, p, p, r, 0, in_at(p) + part.begin, rows);
-      else
-        collect(Verb::deliver, p, p, r, 0, s_.direct ? rows.begin : s_.term_place(s_.rank, p, r),
-                rows);
+      else if (!s_.direct)
+        collect(Verb::deliver, p, p, r, 0, s_.term_place(s_.rank, p, r), rows);
     }
   }
 
@@ -153,16 +165,18 @@ void run_exchange_actor(const S& s, int actor, Verbs& v) {
   schedule::run_exchange(s, actor - 1, v);
 }
 
-/// Emits the reads of these rows of `in`; in place also of the result's rows in the same memory.
+/// Emits the reads of these rows of a rank's `in`; in place also of the result's rows in the same
+/// memory.
 template <class Emit>
-void each_input(const ExchangeCall& c, RowRange rows, Emit&& emit) {
-  emit(Access{Region::in, c.schedule.rank, rows, 0, 1, false});
-  const auto own = static_cast<std::size_t>(c.schedule.rank);
-  const Index shift = c.out_at[own] - c.in_at[own];
-  const RowRange there =
-      schedule::intersect({rows.begin + shift, rows.end + shift}, {0, c.out_units});
-  if (c.in_place && there.size() > 0)
-    emit(Access{Region::out, c.schedule.rank, there, 0, 1, false, -1, -1, true});
+void each_input(const ExchangeCall& c, int rank, RowRange rows, Emit&& emit) {
+  emit(Access{Region::in, rank, rows, 0, 1, false});
+  if (!c.in_place) return;
+  const auto& s = c.schedule;
+  const auto at = static_cast<std::size_t>(rank);
+  const Index shift = c.out_at[at] - c.in_at[at];
+  const Index units = rank == s.rank || s.shares ? c.out_units : s.sends[rank];
+  const RowRange there = schedule::intersect({rows.begin + shift, rows.end + shift}, {0, units});
+  if (there.size() > 0) emit(Access{Region::out, rank, there, 0, 1, false, -1, -1, true});
 }
 
 template <class Emit>
@@ -176,24 +190,27 @@ void each_access(const ExchangeCall& c, const Step& x, Emit&& emit) {
     emit(Access{Region::out, at, rows, 0, 1, write, -1, write ? -1 : x.peer});
   };
   const auto come = [&] {
-    if (x.peer == rank) return each_input(c, place, emit);
+    if (x.peer == rank) return each_input(c, rank, place, emit);
     if (c.lines) return;
-    c.schedule.direct ? out(rank, x.rows, false) : staged(rank, false);
+    if (!c.schedule.direct) return staged(rank, false);
+    x.verb == Verb::reduce ? each_input(c, x.peer, place, emit) : out(rank, x.rows, false);
   };
   switch (x.verb) {
     case Verb::push:
-      each_input(c, x.rows, emit);
+      each_input(c, rank, x.rows, emit);
       c.schedule.direct ? out(x.peer, place, true) : staged(x.peer, true);
       break;
     case Verb::store_partial:  // used by mutants: a line without its epoch
     case Verb::put_line:
-      if (x.block == 0) each_input(c, x.rows, emit);
+      if (x.block == 0) each_input(c, rank, x.rows, emit);
       emit(Access{Region::lines, x.peer, place, 0, 1, true});
       break;
     case Verb::take_line: emit(Access{Region::lines, rank, place, 0, 1, false, -1, x.peer}); break;
     case Verb::reduce: come(); break;
     case Verb::store: out(rank, x.rows, true); break;
-    case Verb::store_result: staged(x.peer, true); break;
+    case Verb::store_result:
+      c.schedule.direct ? out(x.peer, x.rows, true) : staged(x.peer, true);
+      break;
     case Verb::deliver:
       come();
       if (!c.schedule.direct || x.peer == rank) out(rank, x.rows, true);

@@ -32,14 +32,14 @@ ExchangeSpec random_spec(Dice& dice, int ranks, int workers, bool lines) {
   if (row_of(s.collective).shares) s.shots = dice.between(1, 2);
   s.in_place = s.collective != Collective::all_to_all && dice.one_in(2);
   const Index most = s.workers * s.chunk * (lines ? 1 : dice.between(1, kMostRounds));
-  if (row_of(s.collective).shares) {
+  const bool pairs = s.collective == Collective::all_to_all;
+  const bool even = dice.one_in(3);
+  const bool whole = row_of(s.collective).shares;
+  s.direct = !lines && dice.one_in(2) && !(whole && s.shots == 1) && !(pairs && !even);
+  if (whole) {
     s.units.push_back(random_units(dice, s.shots == 2 ? most * ranks : most));
     return s;
   }
-  const bool pairs = s.collective == Collective::all_to_all;
-  const bool even = dice.one_in(3);
-  s.direct =
-      !lines && dice.one_in(2) && (s.collective == Collective::all_gather || (pairs && even));
   for (int i = 0; i < (pairs ? ranks * ranks : ranks); ++i)
     s.units.push_back(even && i > 0 ? s.units.front() : random_units(dice, most));
   return s;
@@ -92,7 +92,7 @@ CheckConfig three(const ExchangeSpec& spec) {
 /// Two workers. Of each kind: short of a whole chunk, twice around the ring; some are empty.
 std::vector<ExchangeSpec> by_chunks() {
   const ExchangeSpec base{Collective::all_reduce, {33}, 1, 2, 2, false, false, false};
-  std::vector<ExchangeSpec> all(7, base);
+  std::vector<ExchangeSpec> all(9, base);
   all[1].shots = 2;
   all[1].units = {4 * 33 + 2};
   all[2].collective = Collective::reduce_scatter;
@@ -106,6 +106,10 @@ std::vector<ExchangeSpec> by_chunks() {
   all[6] = all[5];
   all[6].direct = true;
   std::fill(all[6].units.begin(), all[6].units.end(), 37);
+  all[7] = all[1];
+  all[7].direct = true;
+  all[8] = all[2];
+  all[8].direct = true;
   return all;
 }
 
@@ -133,7 +137,7 @@ std::vector<CheckConfig> exchange_scenarios() {
   mixed.workers = 3;
   mixed.calls.clear();
   for (int i = 0; i < 12; ++i) {
-    ExchangeSpec spec = by_chunks()[static_cast<std::size_t>(i * 5 % 7)];
+    ExchangeSpec spec = by_chunks()[static_cast<std::size_t>(i * 5 % 9)];
     spec.workers = 1 + i % 3;
     spec.chunk = 1 + i % 4;
     if (spec.workers * spec.chunk < 3) spec.chunk = 3;

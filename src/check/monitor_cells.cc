@@ -70,6 +70,9 @@ void Monitor::on_access(int a, const Access& access) {
     use_slot(a, access.owner, &access);
   } else if (!access.write) {
     read_result(a, access);
+    if (access.owner != rank_of(a) && !actor(a).admitted)
+      add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
+                                                 text(a, access, access.rows)));
   } else if (!actor(a).admitted) {
     add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
                                                text(a, access, access.rows)));

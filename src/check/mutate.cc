@@ -127,6 +127,9 @@ bool signal_early(StepList& list) {
   for (std::size_t i = 1; i < list.size(); ++i) {
     if (!is_signal(list[i]) || !is_flag_free(list[i - 1])) continue;
     std::swap(list[i - 1], list[i]);
+    // No flag speaks of what a rank stores into its own result.
+    const bool own = list[i].verb == Verb::store || list[i].verb == Verb::deliver;
+    if (own && i > 1 && is_flag_free(list[i - 2])) std::swap(list[i - 2], list[i - 1]);
     changed = true;
   }
   return changed;

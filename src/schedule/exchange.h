@@ -17,6 +17,10 @@
 //
 // With line verbs (`put` and `take` of units that carry the call's number) flags are part of the
 // data: there is one round, and signal and wait do nothing.
+//
+// Where peers reach each other's tensors, a call may be direct: nothing is staged. Parcels are
+// stored into the peers' results; terms of a sum are read from the peers' inputs, and shared sums
+// stored into their results. Each worker has one flag per peer, raised when it is done there.
 #pragma once
 #include <cstdint>
 
@@ -52,7 +56,7 @@ struct ExchangeOf {
   int workers = 1;
   bool sums = false;     ///< arriving data is added; if not, delivered
   bool shares = false;   ///< every rank gets the sums
-  bool direct = false;   ///< parcels go directly to results, once all ranks are in the call
+  bool direct = false;   ///< uses the peers' tensors, once all ranks are in the call
   Index ring = kRing;    ///< places per worker and source; lines: one, for their one round
   Index chunk = 1;       ///< units
   Index sends[kMost]{};  ///< units for each rank; own: what it keeps
@@ -156,7 +160,7 @@ class RingExchange : public Exchange {
   Index pair_rounds_[kMaxGpuRanks]{}, shared_rounds_[kMaxGpuRanks]{};
 };
 
-/// Role of worker w of s.workers:
+/// Role of worker w of s.workers, in a staged call:
 ///   send(r)     this round's part of each parcel, to its place at the peer
 ///   admit()     all ranks make the same call: results may be stored
 ///   take(r)     adds the terms of a round in rank order and stores the sum, also at every peer if
@@ -164,9 +168,8 @@ class RingExchange : public Exchange {
 ///   deliver(r)  peers' sums, from their places to the user
 /// A worker only waits for workers of the same number, which send before they wait.
 template <class S, class Verbs>
-TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
+TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
   const Index rounds = s.rounds();
-  if (s.direct) v.admit();
   for (Index step = 0; step < rounds + (s.shares ? 2 : 1); ++step) {
     const ExchangeRound sent{worker, step}, taken{worker, step - 1}, shared{worker, step - 2};
     const bool sends = step<rounds, takes = step> 0 && taken.round < rounds;
@@ -186,7 +189,7 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
     for (int i = 1; i < s.ranks && takes && s.shares; ++i)
       if (taken.round < s.shared_rounds(s.rank))
         v.signal((s.rank + i) % s.ranks, s.sum(s.rank, taken));
-    if (step == 0 && !s.direct) v.admit();
+    if (step == 0) v.admit();
     if (step > 1 && s.shares) {
       for (int i = 1; i < s.ranks; ++i) {
         const int p = (s.rank + s.ranks - i) % s.ranks;
@@ -195,6 +198,28 @@ TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
       v.deliver(shared);
     }
   }
+}
+
+/// The same in a direct call:
+///   admit()  all ranks make the same call: their inputs are there, results may be stored
+///   send(r)  parcels into the peers' results; not of sums
+///   take(r)  what this rank keeps; or the sum of all inputs, also into every peer's result if it
+///            is shared
+/// A rank's call ends when no peer uses its tensors any more: the flags of round 0 say so.
+template <class S, class Verbs>
+TILELACE_ROLE void run_direct_exchange(const S& s, int worker, Verbs& v) {
+  v.admit();
+  for (Index r = 0; r < s.rounds(); ++r) {
+    if (!s.sums) v.send({worker, r});
+    v.take({worker, r});
+  }
+  for (int i = 1; i < s.ranks; ++i) v.signal((s.rank + i) % s.ranks, s.term(s.rank, {worker, 0}));
+  for (int i = 1; i < s.ranks; ++i) v.wait(s.term((s.rank + s.ranks - i) % s.ranks, {worker, 0}));
+}
+
+template <class S, class Verbs>
+TILELACE_ROLE void run_exchange(const S& s, int worker, Verbs& v) {
+  s.direct ? run_direct_exchange(s, worker, v) : run_staged_exchange(s, worker, v);
 }
 
 }  // namespace tilelace::schedule

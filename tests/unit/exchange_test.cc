@@ -158,7 +158,20 @@ TEST(Exchange, DirectCallsAreAdmittedBeforeTheySend) {
   Told told;
   run_exchange(s, 0, told);
 
-  EXPECT_EQ(told.all, (std::vector<std::string>{"admit", "send 0", "signal 1", "wait", "take 0"}));
+  EXPECT_EQ(told.all, (std::vector<std::string>{"admit", "send 0", "take 0", "signal 1", "wait"}));
+}
+
+TEST(Exchange, DirectSumsSendNothingAndEndTogether) {
+  Exchange s;
+  s.ranks = 3;
+  s.direct = s.sums = s.shares = true;
+  for (int q = 0; q < 3; ++q) s.sends[q] = s.takes[q] = s.owned[q] = 2;
+
+  Told told;
+  run_exchange(s, 0, told);
+
+  EXPECT_EQ(told.all, (std::vector<std::string>{"admit", "take 0", "take 1", "signal 1", "signal 2",
+                                                "wait", "wait"}));
 }
 
 TEST(Exchange, CallsWithoutUnitsAreAdmitted) {

@@ -110,7 +110,7 @@ void Engine::collect_piece(const plan::CollectiveCall& c, const plan::Collective
   on_actors(call, [&](int index) {
     if (index >= p.workers) return;
     CollectiveVerbs verbs(call, index, placed, args);
-    schedule::run_exchange(placed.schedule, index, verbs);
+    schedule::run_staged_exchange(placed.schedule, index, verbs);
   });
   if (points::poison_slots)
     collectives_.poison(c.rank, call.epoch, placed.schedule.num_units() * schedule::kUnitBytes);

@@ -32,7 +32,7 @@ class Collectives {
 
 using PlacedCollective = plan::PlacedExchange<comm::kMaxRanks>;
 
-/// Verbs of schedule::run_exchange for one worker.
+/// Verbs of schedule::run_staged_exchange for one worker.
 class CollectiveVerbs final : public CallVerbs {
  public:
   CollectiveVerbs(Call& call, int worker, const PlacedCollective& placed,

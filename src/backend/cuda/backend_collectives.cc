@@ -43,14 +43,16 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
                       {args.in, args.out, static_cast<cudaStream_t>(args.stream)}};
   const std::string_view name = row_of(collective).name;
   require_own_stream(name, args.stream);
-  require_on_device(name, "in", row_of_bytes(args.in, c.call.sends), device_);
+  const TensorView in = row_of_bytes(args.in, c.call.sends);
+  require_on_device(name, "in", in, device_);
   const TensorView out = row_of_bytes(args.out, c.call.takes);
   require_on_device(name, "out", out, device_);
-  // All know where each rank's part goes in the whole, but of sums and of lists of parcels.
-  const bool known = !row_of(collective).sums && !c.call.counts.empty();
-  if (known && out.rows > 0) c.tensors.reachable = reachable(out);
-  c.plan = plan::plan_collective(c.call, collective_machine(), options,
-                                 c.tensors.reachable.base != nullptr);
+  const auto needs = plan::direct_needs(c.call);
+  if (needs && needs->out && out.rows > 0) c.tensors.reachable = reachable(out);
+  if (needs && needs->in && in.rows > 0) c.tensors.inputs = reachable(in);
+  const bool direct = needs && (!needs->out || c.tensors.reachable.base != nullptr) &&
+                      (!needs->in || c.tensors.inputs.base != nullptr);
+  c.plan = plan::plan_collective(c.call, collective_machine(), options, direct);
   return c;
 }
 

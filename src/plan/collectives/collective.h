@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,7 +80,7 @@ constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 struct CollectivePlan {
   bool lines = false;
   int shots = 1;
-  bool direct = false;  ///< all_gather and even all_to_all, into memory that peers can reach
+  bool direct = false;  ///< between tensors that peers can reach
   int workers = 1;
   Index chunk = 1;   ///< units
   Index pieces = 1;  ///< schedules one after the other: `piece` units of a parcel, the last fewer
@@ -100,6 +101,14 @@ struct CollectiveMachine {
 /// Whether slots have room for lines of all that a call sends; never on CPU ranks.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
+/// What peers must reach in a direct call.
+struct DirectNeeds {
+  bool in = false, out = false;
+};
+/// None: there is no direct form of the call.
+std::optional<DirectNeeds> direct_needs(const CollectiveCall&);
+
+/// `direct`: peers reach what direct_needs() says.
 /// Errors: usage (an option that is not possible for the call).
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
@@ -123,12 +132,12 @@ extern template PlacedExchange<schedule::kMaxGpuRanks> place_exchange(const Coll
 extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const CollectivePlan&,
                                                   Index);
 
-/// Hash of what all ranks must agree on; `where`: the peers' memory that a direct call writes.
+/// Hash of what all ranks must agree on; `out`, `in`: the peers' memory that a direct call uses.
 /// hash_between adds what only two ranks know of each other: the word from `from` to `to`, which
 /// both compute alike. Hashes are at least kFirstHash: smaller words do not stand for calls.
 constexpr std::uint32_t kFirstHash = 128;
-std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&,
-                              std::uint64_t where = 0);
+std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t out = 0,
+                              std::uint64_t in = 0);
 /// Hash of a text that must be the same on all ranks, for a call's `meaning`; never 0.
 std::uint64_t meaning_of(std::string_view words);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);

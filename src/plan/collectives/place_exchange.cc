@@ -78,8 +78,8 @@ class WordHash {
 
 }  // namespace
 
-std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p,
-                              std::uint64_t where) {
+std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p, std::uint64_t out,
+                              std::uint64_t in) {
   WordHash h;
   for (const auto word :
        {static_cast<std::uint64_t>(c.collective), static_cast<std::uint64_t>(c.reduction),
@@ -89,7 +89,8 @@ std::uint32_t collective_hash(const CollectiveCall& c, const CollectivePlan& p,
         c.counts.size()})
     h.add(word);
   for (const Index count : c.counts) h.add(static_cast<std::uint64_t>(count));
-  h.add(where);
+  h.add(out);
+  if (in != 0) h.add(in);
   if (c.meaning != 0) h.add(c.meaning);
   return h.word();
 }

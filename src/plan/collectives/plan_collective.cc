@@ -42,10 +42,15 @@ double sent_bytes(const Load& l, int shots) {
 double lines_us(const Load& l, const Hardware& h, int shots) {
   return h.call_us * shots + us_at(2 * sent_bytes(l, shots), h.store_gbps);
 }
-/// A flag goes out when its chunk has arrived, and is then on its way itself.
-double chunks_us(const Load& l, const Hardware& h, int shots) {
-  return (h.call_us + 2 * h.flag_us) * shots + us_at(sent_bytes(l, shots), h.store_gbps);
+/// A flag goes out when its chunk has arrived, and is then on its way itself. `waits`: how often
+/// data waits for a flag.
+double flagged_us(const Load& l, const Hardware& h, int shots, int waits) {
+  return (h.call_us + 2 * h.flag_us) * waits + us_at(sent_bytes(l, shots), h.store_gbps);
 }
+double chunks_us(const Load& l, const Hardware& h, int shots) {
+  return flagged_us(l, h, shots, shots);
+}
+double direct_us(const Load& l, const Hardware& h, int shots) { return flagged_us(l, h, shots, 1); }
 
 /// Places that a chunk takes on each rank.
 Index places(int ranks, int shots) { return Index{ranks - 1} * shots; }
@@ -89,7 +94,9 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
   const Index grain = machine.gpu ? kLineGroup : 1, full = machine.gpu ? kFullChunk : kMostChunk;
   const Index staged = machine.staged_bytes > 0 ? machine.staged_bytes : staged_bytes(c.ranks);
   const Index room =
-      staged / (kUnitBytes * schedule::kRing * std::max<Index>(places(c.ranks, p.shots), 1));
+      p.direct
+          ? kMostWorkers * kMostChunk
+          : staged / (kUnitBytes * schedule::kRing * std::max<Index>(places(c.ranks, p.shots), 1));
   Index most = ctas_of(machine, c.ranks == 2 ? kCtasOfTwo : kCtas, o) * each;
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
   if (machine.gpu) most = even(most / each) * each;
@@ -130,6 +137,13 @@ bool may_be_lines(const CollectiveCall& c, const CollectiveMachine& machine, int
          lines_fit({c.ranks, longest(c)}, shots, line_ctas(c, machine, {}));
 }
 
+std::optional<DirectNeeds> direct_needs(const CollectiveCall& c) {
+  const CollectiveRow& row = row_of(c.collective);
+  if (row.sums) return DirectNeeds{.in = true, .out = row.shares};
+  // All ranks must know where each rank's part goes in the whole.
+  return c.counts.empty() ? std::nullopt : std::optional(DirectNeeds{.out = true});
+}
+
 CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine& machine,
                                const CollectiveOptions& o, bool direct) {
   check_options(c, o);
@@ -138,8 +152,10 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const Hardware& h = plans_of(machine.architecture).hardware;
   CollectivePlan p;
   const Load load{c.ranks, longest(c)};
+  direct = direct && (!row.shares || o.shots.value_or(2) == 2);
   const int line_shots = shots_of(row, load, o, h, true);
-  const int chunk_shots = shots_of(row, load, o, h, false);
+  const int chunk_shots = direct && row.shares ? 2 : shots_of(row, load, o, h, false);
+  const auto chunked_us = direct ? direct_us : chunks_us;
   const bool known = !c.counts.empty();  // how long each rank's parcels are
   const Index most_ctas = line_ctas(c, machine, o);
   const bool fit = machine.gpu && known && lines_fit(load, line_shots, most_ctas);
@@ -147,7 +163,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
           "{}: {} bytes do not fit the staging of lines{}: use chunks", name,
           load.units(line_shots) * kUnitBytes, known ? "" : ", in equal parts");
   p.lines =
-      fit && o.lines.value_or(lines_us(load, h, line_shots) <= chunks_us(load, h, chunk_shots));
+      fit && o.lines.value_or(lines_us(load, h, line_shots) <= chunked_us(load, h, chunk_shots));
   p.shots = p.lines ? line_shots : chunk_shots;
   p.direct = direct && !p.lines;
   const Index units = load.units(p.shots);
@@ -164,7 +180,8 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
 }
 
 double collective_us(const CollectiveCall& c, const CollectivePlan& p, const Hardware& h) {
-  return (p.lines ? lines_us : chunks_us)({c.ranks, longest(c)}, h, p.shots);
+  const auto us = p.lines ? lines_us : p.direct ? direct_us : chunks_us;
+  return us({c.ranks, longest(c)}, h, p.shots);
 }
 
 std::string describe(const CollectivePlan& p) {

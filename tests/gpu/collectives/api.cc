@@ -31,11 +31,15 @@ struct User {
     DeviceBuffer own(comm, want.size() + 16);
     std::optional<SymmetricBuffer> all;
     std::int64_t most = 0;  // on every rank the same
-    for (int r = 0; r < c.ranks; ++r) most = std::max(most, c.out_count(r) * c.bytes());
-    if (reachable) all.emplace(comm, static_cast<std::size_t>(most) + 16);
+    for (int r = 0; r < c.ranks; ++r)
+      most = std::max({most, c.out_count(r) * c.bytes(), c.in_count(r) * c.bytes()});
+    const auto half = (static_cast<std::size_t>(most) + 255) / 256 * 256;
+    if (reachable) all.emplace(comm, 2 * half + 16);
     void* const out = reachable ? all->local() : own.data();
-    in.upload(input.data(), input.size());
-    collect(comm, c.collective, args(c, in.data(), out), c.options);
+    void* const from = reachable ? static_cast<std::byte*>(all->local()) + half : in.data();
+    if (!input.empty())
+      check(cudaMemcpy(from, input.data(), input.size(), cudaMemcpyHostToDevice), "input");
+    collect(comm, c.collective, args(c, from, out), c.options);
     comm.synchronize(stream, 100);
     Bytes got(want.size());
     check(cudaMemcpy(got.data(), out, got.size(), cudaMemcpyDeviceToHost), "results");

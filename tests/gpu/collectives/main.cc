@@ -69,8 +69,13 @@ class Caller {
     memory_.push_back(data);
     return static_cast<std::byte*>(data);
   }
-  void run(const CollectiveCase& c, const void* in, void* out,
-           const cuda::ReachableOut& reachable = {}) {
+  /// Of all ranks, which peers reach. Collective.
+  std::byte* symmetric(std::size_t bytes) {
+    shared_.push_back(
+        comm::allocate_device(*rank_.group, rank_.device, bytes, o_.timeout_s, false));
+    return shared_.back()->local();
+  }
+  void run(const CollectiveCase& c, const void* in, void* out) {
     std::vector<std::int64_t> sends, takes;
     CollectiveArgs args{in, out, c.item, c.reduction, c.counts, {}, stream_};
     if (c.collective == Collective::all_to_all) {
@@ -83,11 +88,19 @@ class Caller {
     }
     const plan::CollectiveCall call =
         plan::check_collective(c.collective, args, rank_.rank, c.ranks);
-    const plan::CollectivePlan plan =
-        plan::plan_collective(call, calls_.machine(architecture_of_device(rank_.device)), c.options,
-                              reachable.base != nullptr);
-    calls_.run(call, plan, {in, out, stream_, reachable});
+    cuda::CollectiveTensors tensors{in, out, stream_};
+    const auto needs = plan::direct_needs(call);
+    if (needs && needs->in) tensors.inputs = reachable(in);
+    if (needs && needs->out) tensors.reachable = reachable(out);
+    const bool direct = needs && (!needs->in || tensors.inputs.base != nullptr) &&
+                        (!needs->out || tensors.reachable.base != nullptr);
+    const plan::CollectivePlan plan = plan::plan_collective(
+        call, calls_.machine(architecture_of_device(rank_.device)), c.options, direct);
+    direct_ += plan.direct ? 1 : 0;
+    calls_.run(call, plan, tensors);
   }
+  /// Calls that used the peers' tensors.
+  [[nodiscard]] int direct() const { return direct_; }
   void finish() { calls_.calls.finish(stream_, 4 * o_.timeout_s); }
 
  private:
@@ -97,6 +110,17 @@ class Caller {
     const int devices = comm::device_count();
     const int sharers = (rank.ranks + devices - 1) / devices;
     return sharers > 1 ? (count - 2) / sharers : count;
+  }
+
+  [[nodiscard]] cuda::ReachableOut reachable(const void* data) const {
+    const auto* const at = static_cast<const std::byte*>(data);
+    for (std::size_t i = 0; i < shared_.size(); ++i) {
+      const comm::DeviceMemory& m = *shared_[i];
+      if (at >= m.local() && at < m.local() + m.bytes())
+        return {m.base(), m.stride(), static_cast<std::size_t>(at - m.local()),
+                static_cast<std::uint32_t>(i)};
+    }
+    return {};
   }
 
   /// What the driver loads for copies it loads by their first: where ranks share a device it would
@@ -121,6 +145,8 @@ class Caller {
   cuda::CollectiveCalls calls_;
   cudaStream_t stream_ = nullptr;
   std::vector<void*> memory_;
+  std::vector<std::shared_ptr<comm::DeviceMemory>> shared_;
+  int direct_ = 0;
 };
 
 struct Findings {
@@ -185,15 +211,19 @@ void check_calls(Rank& rank, const Options& o, Findings& findings) {
   const std::size_t half =
       2 * kGuard + 8 * static_cast<std::size_t>(o.most) * static_cast<std::size_t>(rank.ranks) +
       65536;
-  std::byte* const room = caller.memory(2 * half);
+  std::byte* const rooms[] = {caller.memory(2 * half), caller.symmetric(2 * half)};
   for (int i = 0; i < o.calls; ++i) {
-    const CollectiveCase c = cases.next();
+    CollectiveCase c = cases.next();
+    if (i % 4 == 1) c.options.lines = false, c.options.shots.reset();  // direct where it may be
     try {
-      check_case(caller, rank, c, room, half, findings, o.drop);
+      check_case(caller, rank, c, rooms[i % 2], half, findings, o.drop);
     } catch (const Error& e) {
       throw Error(e.kind(), fmt::format("{} (rank {}, {})", e.what(), rank.rank, c.text()));
     }
   }
+  if (o.calls >= 100 && caller.direct() < o.calls / 10)
+    findings.add(
+        fmt::format("rank {}: {} of {} calls were direct", rank.rank, caller.direct(), o.calls));
   rank.meet();  // before memory is given back, which waits for the device
 }
 
@@ -207,12 +237,18 @@ void stress(Rank& rank, const Options& o, int calls, bool delays, Findings& find
     std::int64_t elements;
   };
   std::vector<Made> made;
+  // Half of them are where peers reach them, on all ranks at the same place.
+  const std::size_t part = (8 * static_cast<std::size_t>(o.most * rank.ranks) + 256) / 256 * 256;
+  std::byte* const shared = caller.symmetric(48 * part);
   while (made.size() < 48) {
     CollectiveCase c = cases.next();
     c.in_place = false, c.in_off = c.out_off = 0;
     const Bytes input = input_of(c, rank.rank), want = expected_of(c, rank.rank);
-    Made m{c, caller.memory(input.size() + 16), caller.memory(want.size() + 16),
-           caller.memory(want.size() + 16), static_cast<std::int64_t>(want.size()) / 16 * 8};
+    std::byte* const in = shared + made.size() * part;
+    const bool reach = made.size() % 2 == 0;
+    Made m{c, reach ? in : caller.memory(input.size() + 16),
+           reach ? in + part : caller.memory(want.size() + 16), caller.memory(want.size() + 16),
+           static_cast<std::int64_t>(want.size()) / 16 * 8};
     check(cudaMemcpy(m.in, input.data(), input.size(), cudaMemcpyHostToDevice), "input");
     check(cudaMemcpy(m.expected, want.data(), want.size(), cudaMemcpyHostToDevice), "results");
     check(cudaMemset(m.out, 0xFF, want.size() + 16), "poison");
@@ -283,15 +319,8 @@ void bench(Rank& rank, const Options& o) {
   check(cudaEventCreate(&begin), "an event");
   check(cudaEventCreate(&end), "an event");
   const auto most = static_cast<std::size_t>(*std::max_element(o.bench.begin(), o.bench.end()));
-  std::byte* const in = caller.memory(most * static_cast<std::size_t>(rank.ranks));
-  std::byte* out = caller.memory(most * static_cast<std::size_t>(rank.ranks));
-  std::shared_ptr<comm::DeviceMemory> memory;
-  cuda::ReachableOut reachable;
-  if (o.direct) {
-    memory = comm::allocate_device(*rank.group, rank.device, most, o.timeout_s, false);
-    reachable = {memory->base(), memory->stride(), 0};
-    out = memory->local();
-  }
+  const auto room = [&] { return o.direct ? caller.symmetric(most) : caller.memory(most); };
+  std::byte *const in = room(), *const out = room();
   check(cudaMemset(in, 0, most), "input");
   for (const std::string& op : o.ops) {
     for (const std::int64_t bytes : o.bench) {
@@ -308,7 +337,7 @@ void bench(Rank& rank, const Options& o) {
       try {
         check(cudaStreamBeginCapture(caller.stream(), cudaStreamCaptureModeThreadLocal),
               "a capture");
-        for (int k = 0; k < kCalls; ++k) caller.run(c, in, out, reachable);
+        for (int k = 0; k < kCalls; ++k) caller.run(c, in, out);
         check(cudaStreamEndCapture(caller.stream(), &captured), "a capture");
       } catch (const Error& e) {
         cudaStreamEndCapture(caller.stream(), &captured);
@@ -374,7 +403,7 @@ int main_of(int argc, char** argv) {
   app.add_flag("--api", o.api, "the public API, too: a GPU a rank");
   app.add_option("--bench", o.bench, "times calls of so many bytes")->delimiter(',');
   app.add_option("--ops", o.ops, "of --bench")->delimiter(',');
-  app.add_flag("--direct", o.direct, "of --bench: all_gather into memory that peers reach");
+  app.add_flag("--direct", o.direct, "of --bench: between tensors that peers reach");
   app.add_option("--lines", o.lines, "of --bench: 0 or 1");
   app.add_option("--shots", o.shots, "of --bench");
   app.add_option("--workers", o.workers, "of --bench");

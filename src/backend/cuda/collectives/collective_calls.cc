@@ -26,9 +26,12 @@ SlotNeeds slot_of_collectives(int ranks) {
 void load_collectives(int /*architecture*/) {
   check(load_lines(), "loading kernels");
   check(load_chunks(), "loading kernels");
+  check(load_direct(), "loading kernels");
   check(load_norm_lines(), "loading kernels");
   check(load_norm_chunks(), "loading kernels");
 }
+
+using Enqueue = cudaError_t (*)(const ExchangeParams&, Start, cudaStream_t);
 
 /// Everything that the call says, but its slot.
 ExchangeParams params_of(const plan::CollectiveCall& call, const plan::CollectivePlan& plan,
@@ -39,16 +42,16 @@ ExchangeParams params_of(const plan::CollectiveCall& call, const plan::Collectiv
   p.wrong = tensors.wrong;
   p.refusal = kWrongIdsHash;
   const std::uint32_t hash =
-      plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0);
-  const auto taken =
-      p.takes[call.rank].data - static_cast<const std::byte*>(tensors.out);  // of `out`
+      plan::collective_hash(call, plan, plan.direct ? tensors.reachable.where() : 0,
+                            plan.direct ? tensors.inputs.where() : 0);
+  // Where what this rank stores and reads at peers lies in `out` and in `in`.
+  const auto taken = p.takes[call.rank].data - static_cast<const std::byte*>(tensors.out);
+  const auto added = p.sends[call.rank].data - static_cast<const std::byte*>(tensors.in);
   for (int q = 0; q < call.ranks; ++q) {
     p.told[q] = plan::hash_between(call, hash, call.rank, q);
     p.expected[q] = plan::hash_between(call, hash, q, call.rank);
-    if (plan.direct)
-      p.direct[q] = tensors.reachable.base +
-                    static_cast<std::size_t>(q) * tensors.reachable.stride +
-                    tensors.reachable.offset + taken;
+    if (tensors.reachable.base != nullptr) p.results[q] = tensors.reachable.at(q) + taken;
+    if (tensors.inputs.base != nullptr) p.inputs[q] = tensors.inputs.at(q) + added;
   }
   return p;
 }
@@ -109,9 +112,10 @@ void CollectiveCalls::enqueue_piece(const plan::CollectiveCall& call,
       tensors.word != nullptr ? CallName::of_experts(call.collective) : CallName(call.collective);
   ExchangeParams p = params_of(call, plan, tensors, piece);
   const Start start = enter(p, plan, name, exchange_ctas(plan), tensors.stream);
-  check(plan.lines ? enqueue_lines(p, start, tensors.stream)
-                   : enqueue_chunks(p, start, tensors.stream),
-        name.text.data());
+  const auto enqueue = plan.lines    ? static_cast<Enqueue>(enqueue_lines)
+                       : plan.direct ? enqueue_direct
+                                     : static_cast<Enqueue>(enqueue_chunks);
+  check(enqueue(p, start, tensors.stream), name.text.data());
 }
 
 Start CollectiveCalls::enter(ExchangeParams& p, const plan::CollectivePlan& plan,

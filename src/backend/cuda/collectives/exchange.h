@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels of collectives by themselves (schedule/exchange.h): parcels as chunks with a flag each,
-// or as lines.
+// as lines, or directly between the ranks' tensors.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -29,10 +29,13 @@ struct ExchangeParams {
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< for each peer: the hash in our header to it
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< from each peer
   ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what it keeps
-  ParcelAt takes[schedule::kMaxGpuRanks];     ///< from each rank; own: what stays, or the own sums
-  std::byte* direct[schedule::kMaxGpuRanks];  ///< direct call: where our parcel goes at each rank
-  std::size_t places = 0;                     ///< offset of this slot's chunks, or lines
-  float divisor = 1;                          ///< of sums, before they are rounded
+  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
+  /// Direct call: where our parcel, or our sums, go at each rank; and each rank's terms of our
+  /// sums.
+  std::byte* results[schedule::kMaxGpuRanks];
+  std::byte* inputs[schedule::kMaxGpuRanks];
+  std::size_t places = 0;  ///< offset of this slot's chunks, or lines
+  float divisor = 1;       ///< of sums, before they are rounded
   /// Words that earlier kernels made, or null. `word` must be equal on all ranks. If `wrong` is not
   /// 0, this rank sends the hash `refusal` and expects refusal + 1, the hash of no call.
   const std::int32_t* word = nullptr;
@@ -60,6 +63,8 @@ struct ProductSum {
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
 /// Likewise, as lines: one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
+/// Likewise, directly between the ranks' tensors.
+[[nodiscard]] cudaError_t enqueue_direct(const ExchangeParams&, Start, cudaStream_t);
 /// The same, behind a product.
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_lines(const ProductSum&, Start, cudaStream_t);
@@ -67,5 +72,6 @@ struct ProductSum {
 /// Loads the kernels, so that a later launch does not.
 [[nodiscard]] cudaError_t load_chunks();
 [[nodiscard]] cudaError_t load_lines();
+[[nodiscard]] cudaError_t load_direct();
 
 }  // namespace tilelace::cuda

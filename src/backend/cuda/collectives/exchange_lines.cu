@@ -19,9 +19,9 @@ constexpr int kThreads = static_cast<int>(plan::kLineThreads), kWatching = 64;
 /// Units of a thread whose loads are under way together.
 constexpr int kUnits = 2;
 
-/// Verbs of run_exchange, for a CTA: all its threads call all of them. The last warps wait for
-/// peers' headers and count, the others have a unit of the CTA's part in turn. Of two ranks, or of
-/// up to kMost, whose terms take more registers.
+/// Verbs of run_staged_exchange, for a CTA: all its threads call all of them. The last warps wait
+/// for peers' headers and count, the others have a unit of the CTA's part in turn. Of two ranks, or
+/// of up to kMost, whose terms take more registers.
 template <class Params, class Reduced, int kMost>
 class LineVerbs {
  public:
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kThreads + kWatching, kMost == 2 ? plan::kCtas
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - 32) tell_peers<true>(p, epoch);
   LineVerbs<Params, Reduced, kMost> verbs(all, epoch);
-  schedule::run_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
+  schedule::run_staged_exchange(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
 template <class Params>

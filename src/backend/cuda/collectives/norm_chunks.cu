@@ -13,8 +13,8 @@ namespace {
 using schedule::ExchangeRound;
 using schedule::Index;
 
-/// Verbs of run_exchange, for a CTA: all its threads call all of them. Of two ranks, or of up to
-/// kMost, whose terms take more registers.
+/// Verbs of run_staged_exchange, for a CTA: all its threads call all of them. Of two ranks, or of
+/// up to kMost, whose terms take more registers.
 template <class Element, int kMost, int kUnits>
 class NormChunkVerbs {
  public:
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(static_cast<int>(plan::kNormThreads),
   const std::uint32_t epoch = call_number(p.exchange.call);
   if (blockIdx.x == 0 && threadIdx.x < 32) tell_peers(p.exchange, epoch);
   NormChunkVerbs<Element, kMost, kUnits> verbs(p, epoch, shared, kept);
-  schedule::run_exchange(p.exchange.schedule, static_cast<int>(blockIdx.x), verbs);
+  schedule::run_staged_exchange(p.exchange.schedule, static_cast<int>(blockIdx.x), verbs);
   verbs.end();
 }
 

@@ -19,8 +19,8 @@ TILELACE_HD constexpr int beside_units(int most_ranks) {
   return most_ranks == 2 ? kNormWatching : 0;
 }
 
-/// Verbs of run_exchange, for a CTA: all its threads call all of them. Of two ranks, or of up to
-/// kMost, whose terms take more registers.
+/// Verbs of run_staged_exchange, for a CTA: all its threads call all of them. Of two ranks, or of
+/// up to kMost, whose terms take more registers.
 template <class Element, int kMost, int kUnits>
 class NormLineVerbs {
   /// Units, and ranks, whose terms are awaited together.
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(static_cast<int>(plan::kNormThreads) + beside_
   const std::uint32_t epoch = call_number(p.exchange.call);
   if (blockIdx.x == 0 && threadIdx.x >= blockDim.x - kNormWatching) tell_peers(p.exchange, epoch);
   NormLineVerbs<Element, kMost, kUnits> verbs(p, epoch, shared, kept);
-  schedule::run_exchange(p.exchange.schedule, static_cast<int>(blockIdx.x), verbs);
+  schedule::run_staged_exchange(p.exchange.schedule, static_cast<int>(blockIdx.x), verbs);
 }
 
 using NormLinesKernel = void (*)(NormParams);

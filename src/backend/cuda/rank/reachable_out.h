@@ -5,15 +5,18 @@
 
 namespace tilelace::cuda {
 
-/// Where the peers' results are: on all ranks at the same offset of the same symmetric memory.
+/// Where the ranks have a tensor: on all of them at the same offset of the same symmetric memory.
 struct ReachableOut {
   std::byte* base = nullptr;       ///< rank 0's memory; null: they cannot be reached
   std::size_t stride = 0;          ///< between ranks
-  std::size_t offset = 0;          ///< of the result
+  std::size_t offset = 0;          ///< of the tensor
   std::uint32_t memory = 0;        ///< its number, the same on all ranks
   std::byte* multicast = nullptr;  ///< all ranks' memory at one address; null: not mapped so
 
-  /// A word for the agreement of ranks; 0: results cannot be reached.
+  [[nodiscard]] std::byte* at(int rank) const {
+    return base + static_cast<std::size_t>(rank) * stride + offset;
+  }
+  /// A word for the agreement of ranks; 0: the tensor cannot be reached.
   [[nodiscard]] std::uint64_t where() const {
     return base == nullptr ? 0 : (std::uint64_t{memory} << 40U) + offset + 1;
   }

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags and headers of an exchange whose workers are warps: every lane of a warp calls everything.
+#pragma once
+#include "backend/cuda/device/parcels.h"
+#include "backend/cuda/device/publish.h"
+#include "backend/cuda/device/unit_wait.h"
+
+namespace tilelace::cuda {
+
+class WarpFlags {
+ public:
+  TILELACE_DEVICE WarpFlags(const ExchangeParams& p, std::uint32_t epoch) : p_(p), epoch_(epoch) {}
+
+  [[nodiscard]] TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
+  [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
+  /// Says that the warp has stored what the next signal announces.
+  TILELACE_DEVICE void stored() { unpublished_ = true; }
+
+  /// A lane each: the release of one would wait for the flag before it to reach its peer.
+  TILELACE_DEVICE void signal(int to, schedule::Index word, std::uint32_t round) {
+    if (unpublished_) __syncwarp();
+    unpublished_ = false;
+    if (signals_++ % 32 == lane() && !failed_)
+      comm::signal<comm::CudaAtomics>(words_of(to) + word, epoch_, round);
+  }
+
+  /// Counts the call, and has the next settle() look at the peers' headers, too.
+  TILELACE_DEVICE void admit() {
+    __syncthreads();  // everybody has the number before it is counted
+    if (threadIdx.x == blockDim.x - 1) count_exchange(p_.call, epoch_);
+    admits_ = true;
+  }
+
+  TILELACE_DEVICE void wait(schedule::Index word) {
+    if (waits_++ == lane()) awaited_ = word;
+  }
+
+  /// Words of this round, a lane each, and beside the first of them the peers' headers, from lane
+  /// kMaxGpuRanks on: one load looks at all. A word stays as it is until this rank has taken what
+  /// its place holds: it is of this call and round, and of no later one.
+  TILELACE_DEVICE void settle(std::uint32_t round) {
+    if (waits_ == 0 && !admits_) return;
+    const int from = lane() - schedule::kMaxGpuRanks;
+    const bool hears = admits_ && from >= 0 && from < p_.schedule.ranks && from != p_.schedule.rank;
+    bool here = failed_ || !(hears || awaited_ >= 0), good = !failed_;
+    UnitWait wait(p_.call.wait, epoch_);
+    while (__all_sync(~0U, here ? 1 : 0) == 0) {
+      if (!here) here = look(hears, from, round, good);
+      if (!here && !wait.again(place_of(hears, from))) here = true, good = false;
+    }
+    waits_ = 0;
+    awaited_ = -1;
+    admits_ = false;
+    failed_ = __all_sync(~0U, good ? 1 : 0) == 0;
+    __syncwarp();  // what one lane saw is there for all: a vote does not promise it
+  }
+
+ private:
+  /// Whether what this lane waits for is here; `good`: and as it should be.
+  TILELACE_DEVICE bool look(bool hears, int from, std::uint32_t round, bool& good) const {
+    const comm::Header* const word =
+        hears ? header_of(p_, from, epoch_) : words_of(p_.schedule.rank) + awaited_;
+    const comm::Header seen = comm::CudaAtomics::load_acquire(word);
+    if (!hears) return seen == comm::make_header(epoch_, round);
+    if (!comm::epoch_reached(comm::header_epoch(seen), epoch_)) return false;
+    good = agrees_with<true>(p_, from, epoch_, seen);
+    return true;
+  }
+  [[nodiscard]] TILELACE_DEVICE WaitPlace place_of(bool hears, int from) const {
+    if (hears) return {Role::store, 0, -1, from, kHeaderFlag};
+    const auto of = static_cast<int>(awaited_ / (p_.schedule.ring * p_.schedule.workers));
+    return {Role::reduce, static_cast<int>(blockIdx.x), -1, of % p_.schedule.ranks,
+            static_cast<std::uint32_t>(awaited_)};
+  }
+  [[nodiscard]] TILELACE_DEVICE comm::Header* words_of(int rank) const {
+    return reinterpret_cast<comm::Header*>(p_.call.flags_at(rank));
+  }
+
+  const ExchangeParams& p_;
+  std::uint32_t epoch_;
+  int signals_ = 0, waits_ = 0;
+  schedule::Index awaited_ = -1;  ///< the word that this lane waits for
+  bool unpublished_ = false, admits_ = false, failed_ = false;
+};
+
+/// store(unit, value) of each unit of a part, which begins `from` with; kUnits loads of each lane
+/// are under way.
+template <int kUnits, class Load, class Store>
+TILELACE_DEVICE void move_units(schedule::RowRange part, const Load& load, const Store& store) {
+  const auto units = static_cast<int>(part.size());
+  for (int at = WarpFlags::lane(); at < units; at += kUnits * 32) {
+    uint4 v[kUnits];
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u)
+      if (at + u * 32 < units) v[u] = load(at + u * 32);
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u)
+      if (at + u * 32 < units) store(at + u * 32, v[u]);
+  }
+}
+
+}  // namespace tilelace::cuda
