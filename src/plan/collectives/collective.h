@@ -61,7 +61,8 @@ constexpr Index kLineGroup = 32;
 constexpr Index kChunkWorkers = 8;
 /// Threads of a CTA that have a unit of lines each.
 constexpr Index kLineThreads = 256;
-/// CTAs per SM. Chunks: kCtas, or kCtasOfTwo between two ranks, whose kernel needs fewer registers.
+/// CTAs per SM. Chunks: kCtas, or kCtasOfTwo between two ranks and in direct calls, whose kernels
+/// need fewer registers.
 /// Lines: one, or kCtas between two ranks.
 constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;

@@ -97,7 +97,7 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
       p.direct
           ? kMostWorkers * kMostChunk
           : staged / (kUnitBytes * schedule::kRing * std::max<Index>(places(c.ranks, p.shots), 1));
-  Index most = ctas_of(machine, c.ranks == 2 ? kCtasOfTwo : kCtas, o) * each;
+  Index most = ctas_of(machine, c.ranks == 2 || p.direct ? kCtasOfTwo : kCtas, o) * each;
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
   if (machine.gpu) most = even(most / each) * each;
   const Index half = even(std::max<Index>(most / each / 2, 1)) * each;

@@ -25,7 +25,7 @@ class ChunkVerbs {
 
   TILELACE_DEVICE void send(ExchangeRound r) {
     sent_ = static_cast<std::uint32_t>(r.round);
-    flags_.stored();
+    flags_.flush();
     if (flags_.failed()) return;
     const schedule::Exchange& s = p_.schedule;
     for (int i = 1; i < ranks(); ++i) {
@@ -53,7 +53,6 @@ class ChunkVerbs {
   TILELACE_DEVICE void take(ExchangeRound r) {
     taken_ = static_cast<std::uint32_t>(r.round);
     flags_.settle(taken_);
-    flags_.stored();
     if (flags_.failed()) return;
     const schedule::Exchange& s = p_.schedule;
     if (s.sums) return reduce(r);

@@ -48,10 +48,7 @@ class DirectVerbs {
     move(part, Units(p_.sends[s.rank]).from(part.begin), Units(p_.takes[s.rank]).from(part.begin));
   }
 
-  TILELACE_DEVICE void signal(int to, Index word) {
-    flags_.stored();
-    flags_.signal(to, word, 0);
-  }
+  TILELACE_DEVICE void signal(int to, Index word) { flags_.signal(to, word, 0); }
   TILELACE_DEVICE void wait(Index word) { flags_.wait(word); }
   /// Behind the last verb.
   TILELACE_DEVICE void end() { flags_.settle(0); }
@@ -114,7 +111,7 @@ class DirectVerbs {
 };
 
 template <class Reduced, int kMost>
-__global__ void __launch_bounds__(32 * kDirectWarps, kMost == 2 ? plan::kCtasOfTwo : plan::kCtas)
+__global__ void __launch_bounds__(32 * kDirectWarps, plan::kCtasOfTwo)
     direct_kernel(const __grid_constant__ ExchangeParams p) {
   begin_exchange(p, p);
   const std::uint32_t epoch = call_number(p.call);

@@ -47,7 +47,7 @@ auto with_reduction(const ProductSum& p, const F& f) {
 /// Calls f with params that choose each kernel, one after the other, until f returns an error.
 template <class F>
 cudaError_t for_each_exchange(const F& f) {
-  for (const int ranks : {2, schedule::kMaxGpuRanks}) {
+  for (const int ranks : {2, 4, schedule::kMaxGpuRanks}) {
     const cudaError_t of_products = for_each_gpu_dtype([&](DType dtype) {
       ProductSum p{};
       p.exchange.schedule.ranks = ranks;

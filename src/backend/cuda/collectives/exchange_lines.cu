@@ -151,34 +151,38 @@ class LineVerbs {
     Units(p_.takes[s.rank]).store(begin(r) + i, done);
   }
 
-  /// Every rank's unit i of this CTA's part; the first looks go out together.
+  /// Every rank's unit i of this CTA's part. All looks of a poll are under way together, so those
+  /// that have no unit to find look at a peer's, too.
   TILELACE_DEVICE bool await_terms(ExchangeRound r, Index i, uint4 (&units)[kMost]) {
     if constexpr (kMost == 2) return await_pair(r, i, units);
     const schedule::Exchange& s = p_.schedule;
     const Index unit = begin(r) + i;
-    unsigned missing = 0;
+    const Line* at[kMost];
+    unsigned wanted = 0;
 #pragma unroll
     for (int q = 0; q < kMost; ++q) {
-      if (q >= ranks() || unit >= s.takes[q]) continue;
-      if (q == s.rank)
-        units[q] = Units(p_.sends[q]).load(unit);
-      else if (!look_at_unit(place(s.rank, s.term_place(s.rank, q, r)), i, epoch_, units[q]))
-        missing |= 1U << q;
+      const bool comes = q < ranks() && q != s.rank;
+      const int from = comes ? q : peer(1);
+      at[q] = place(s.rank, s.term_place(s.rank, from, r));
+      if (comes && unit < s.takes[q]) wanted |= 1U << q;
     }
+    uint4 own{};
+    if (unit < s.takes[s.rank]) own = Units(p_.sends[s.rank]).load(unit);
     UnitWait wait(p_.call.wait, epoch_);
-    while (missing != 0) {
+    while (wanted != 0) {
+      unsigned missing = 0;
 #pragma unroll
       for (int q = 0; q < kMost; ++q)
-        if ((missing >> q & 1U) != 0 &&
-            look_at_unit(place(s.rank, s.term_place(s.rank, q, r)), i, epoch_, units[q]))
-          missing &= ~(1U << q);
+        missing |= look_at_unit(at[q], i, epoch_, units[q]) ? 0U : 1U << q;
+      missing &= wanted;
       if (missing == 0) break;
-      int peer = 0;
-      while ((missing >> peer & 1U) == 0) ++peer;
-      const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, peer,
+      const WaitPlace place{Role::reduce, static_cast<int>(blockIdx.x), -1, __ffs(missing) - 1,
                             static_cast<std::uint32_t>(i)};
       if (!wait.again(place)) return false;
     }
+#pragma unroll
+    for (int q = 0; q < kMost; ++q)
+      if (q == s.rank) units[q] = own;
     return true;
   }
 
@@ -229,9 +233,10 @@ template <class Params>
 Kernel<Params> kernel_of(const Params& p) {
   return with_reduction(p, [&](auto r) -> Kernel<Params> {
     using Reduced = typename decltype(r)::type;
-    return exchange_of(p).schedule.ranks == 2
-               ? lines_kernel<Params, Reduced, 2>
-               : lines_kernel<Params, Reduced, schedule::kMaxGpuRanks>;
+    const int ranks = exchange_of(p).schedule.ranks;
+    return ranks == 2   ? lines_kernel<Params, Reduced, 2>
+           : ranks <= 4 ? lines_kernel<Params, Reduced, 4>
+                        : lines_kernel<Params, Reduced, schedule::kMaxGpuRanks>;
   });
 }
 

@@ -13,19 +13,25 @@ class WarpFlags {
 
   [[nodiscard]] TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
-  /// Says that the warp has stored what the next signal announces.
-  TILELACE_DEVICE void stored() { unpublished_ = true; }
 
-  /// A lane each: the release of one would wait for the flag before it to reach its peer.
+  /// A lane each, which flush() releases together: one release after the other would each wait for
+  /// what the multiprocessor has under way.
   TILELACE_DEVICE void signal(int to, schedule::Index word, std::uint32_t round) {
-    if (unpublished_) __syncwarp();
-    unpublished_ = false;
-    if (signals_++ % 32 == lane() && !failed_)
-      comm::signal<comm::CudaAtomics>(words_of(to) + word, epoch_, round);
+    if (signals_++ != lane()) return;
+    told_ = words_of(to) + word;
+    said_ = round;
+  }
+  /// Before the next data, and before a wait.
+  TILELACE_DEVICE void flush() {
+    if (signals_ == 0) return;
+    __syncwarp();  // a lane's release announces what all lanes stored
+    if (lane() < signals_ && !failed_) comm::signal<comm::CudaAtomics>(told_, epoch_, said_);
+    signals_ = 0;
   }
 
   /// Counts the call, and has the next settle() look at the peers' headers, too.
   TILELACE_DEVICE void admit() {
+    flush();
     __syncthreads();  // everybody has the number before it is counted
     if (threadIdx.x == blockDim.x - 1) count_exchange(p_.call, epoch_);
     admits_ = true;
@@ -39,6 +45,7 @@ class WarpFlags {
   /// kMaxGpuRanks on: one load looks at all. A word stays as it is until this rank has taken what
   /// its place holds: it is of this call and round, and of no later one.
   TILELACE_DEVICE void settle(std::uint32_t round) {
+    flush();
     if (waits_ == 0 && !admits_) return;
     const int from = lane() - schedule::kMaxGpuRanks;
     const bool hears = admits_ && from >= 0 && from < p_.schedule.ranks && from != p_.schedule.rank;
@@ -78,9 +85,11 @@ class WarpFlags {
 
   const ExchangeParams& p_;
   std::uint32_t epoch_;
-  int signals_ = 0, waits_ = 0;
+  int signals_ = 0, waits_ = 0;   ///< at most a lane each
+  comm::Header* told_ = nullptr;  ///< the word that this lane raises, and the round it says
+  std::uint32_t said_ = 0;
   schedule::Index awaited_ = -1;  ///< the word that this lane waits for
-  bool unpublished_ = false, admits_ = false, failed_ = false;
+  bool admits_ = false, failed_ = false;
 };
 
 /// store(unit, value) of each unit of a part, which begins `from` with; kUnits loads of each lane
