@@ -23,11 +23,17 @@ namespace {
 /// What happened last to four bytes: a write, and reads of some since.
 struct Cell {
   Actor wrote, read[2];
-  std::uint32_t where;  ///< of the write, in the program
-  std::uint8_t next;    ///< the read to be forgotten
-  bool adds;            ///< the write
-  std::uint8_t bytes;   ///< that it wrote, a bit each
-  std::uint8_t age;     ///< of what is said here
+  std::uint32_t where;      ///< of the write, in the program
+  std::uint8_t next;        ///< the read to be forgotten
+  std::uint8_t adds : 1;    ///< the write
+  std::uint8_t bytes : 4;   ///< that it wrote, a bit each
+  std::uint8_t read_bytes;  ///< the same of the two reads, four bits each
+  std::uint8_t age;         ///< of what is said here
+
+  [[nodiscard]] std::uint8_t bytes_read(int by) const { return read_bytes >> 4 * by & 15U; }
+  void set_bytes_read(int by, unsigned which) {
+    read_bytes = static_cast<std::uint8_t>((read_bytes & ~(15U << 4 * by)) | which << 4 * by);
+  }
 };
 static_assert(sizeof(Cell) == 32);
 
@@ -160,24 +166,30 @@ bool touch_cell(const Doing& d, Cell& c, const std::byte* p, const Region& r, st
     return false;
   }
   if (reads) {
-    Actor* same = nullptr;
-    for (Actor& s : c.read)
-      if (s.number == d.self.number || d.over(s, true, r.shared)) same = &s;
-    if (same == nullptr) same = &c.read[c.next++ % 2U];
-    *same = d.self;
+    int same = -1;
+    for (int i = 0; i < 2; ++i)
+      if (c.read[i].number == d.self.number || d.over(c.read[i], true, r.shared)) same = i;
+    if (same < 0) same = c.next++ % 2;
+    const bool again = c.read[same].number == d.self.number;
+    c.set_bytes_read(same, bytes | (again ? c.bytes_read(same) : 0U));
+    c.read[same] = d.self;
     return true;
   }
-  for (Actor& s : c.read) {
-    if (s.number != d.self.number && !d.over(s, true, r.shared)) {
+  for (int i = 0; i < 2; ++i) {
+    Actor& s = c.read[i];
+    const bool over = s.number == d.self.number || d.over(s, true, r.shared);
+    if (!over && (c.bytes_read(i) & bytes) == 0) continue;
+    if (!over) {
       complain(d, "writes", s, "read", p, r, 0);
       return false;
     }
     s = {};
+    c.set_bytes_read(i, 0);
   }
   c.wrote = d.self;
   c.where = place;
   c.adds = d.access == Access::add;
-  c.bytes = bytes;
+  c.bytes = bytes & 15U;
   return true;
 }
 
