@@ -57,6 +57,7 @@ struct GroupedProduct {
   DType dtype{};
 
   [[nodiscard]] constexpr std::int64_t out_n() const { return gated ? n / 2 : n; }
+  bool operator==(const GroupedProduct&) const = default;
 };
 
 /// The shape that a product takes.

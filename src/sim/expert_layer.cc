@@ -8,6 +8,7 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "plan/base/expert_product.h"
 #include "plan/collectives/expert_collectives.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/gemm/gemm_plan.h"
@@ -219,18 +220,17 @@ LayerTime layer_time(const MachineModel& m, const MoeLayer& l, std::int64_t toke
                      tilelace::Collective reduction, std::span<const int> expert_rows) {
   check_experts(m, l, ranks);
   const plan::Hardware h = hardware_of(m);
-  const bool gated = row_of(l.activation).gated;
   const std::int64_t pairs = tokens * l.top_k;
   const double item = static_cast<double>(size_of(l.dtype));
   // Both read or write all tokens and all rows.
   const double moved = item * static_cast<double>((tokens + pairs) * l.hidden);
-  const auto product = [&](std::int64_t n, std::int64_t k, bool is_gated) {
-    const GroupedProduct p{pairs, n, k, l.experts, is_gated, l.dtype};
+  const auto product = [&](bool first) {
+    const GroupedProduct p = plan::expert_product(l, tokens, first);
     return grouped_time(h, p, plan::grouped_tiling(p), expert_rows);
   };
   LayerTime t;
-  t.up = product(gated ? 2 * l.inner : l.inner, l.hidden, gated);
-  t.down = product(l.hidden, l.inner, false);
+  t.up = product(true);
+  t.down = product(false);
   t.us = {gather_us(m, h, l, tokens, ranks),
           h.fixed_us + static_cast<double>(pairs) / m.experts.map_pairs_per_us,
           h.fixed_us + us_at(moved, m.experts.permute_gbps),

@@ -15,6 +15,7 @@
 #include "op/kept_tuning.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/find_tuning.h"
+#include "plan/tuning/tuning_draft.h"
 #include "plan/tuning/tuning_table.h"
 #include "tilelace/tune.h"
 #include "unit/folder.h"
@@ -64,6 +65,18 @@ TEST(Tuning, WhoDiffersIsNamedOnEveryRank) {
   }
   for (const Caught& c : agree({{one, ""}, {}}))
     EXPECT_TRUE(c.says("a.json on rank 0 differs from no table on rank 1")) << c.text;
+}
+
+TEST(Tuning, TablesThatDifferInTilesOfExpertsDiffer) {
+  const auto with_tiles = [](const std::string& file, plan::GroupedTiling tiling) {
+    plan::TuningDraft draft(file, plan::device_of(cuda_machine(), "x"));
+    draft.put({64, 128, 64, 8, true, DType::bf16}, tiling, {5, 0, 4, "c"});
+    return plan::tuning_of(file, draft.text());
+  };
+  const auto one = with_tiles("a.json", plan::GroupedTiling::few);
+  for (const Caught& c : agree({{one, ""}, {one, ""}})) EXPECT_EQ(c.text, "");
+  for (const Caught& c : agree({{one, ""}, {with_tiles("b.json", plan::GroupedTiling::many), ""}}))
+    EXPECT_TRUE(c.says("table a.json on rank 0 differs from b.json on rank 1")) << c.text;
 }
 
 TEST(Tuning, WhatOneCouldNotReadIsAnErrorOnAll) {

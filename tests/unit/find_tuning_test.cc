@@ -11,6 +11,7 @@
 #include "down_projection.h"
 #include "folder.h"
 #include "plan/tuning/tuned_plan.h"
+#include "plan/tuning/tuning_draft.h"
 
 namespace tilelace::plan {
 namespace {
@@ -53,6 +54,16 @@ TEST_F(FindTuning, MemoryTellsGpusOfOneArchitectureApart) {
   EXPECT_EQ(found(with_memory(3352), 2)->rows[0].us, 500);
   EXPECT_EQ(found(with_memory(4917), 2)->rows[0].us, 400);
   EXPECT_EQ(found(with_memory(8000), 2), nullptr);
+}
+
+TEST_F(FindTuning, TilesOfExpertsAreForAnyNumberOfRanks) {
+  TuningDraft draft("", device_of(with_memory(4917), "a GPU"));
+  draft.put({64, 128, 64, 8, true, DType::bf16}, GroupedTiling::few, {5, 0, 4, "c"});
+  write("h200x2.json", draft.text());
+  for (const int ranks : {1, 4}) {
+    ASSERT_NE(found(with_memory(4917), ranks), nullptr);
+    EXPECT_EQ(found(with_memory(4917), ranks)->grouped.size(), 1U);
+  }
 }
 
 TEST_F(FindTuning, ATableThatDoesNotSayTheMemoryFitsAll) {

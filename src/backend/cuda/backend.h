@@ -48,6 +48,7 @@ class GpuBackend : public Backend {
   [[nodiscard]] const comm::LinkRow& link_to(int peer) const override;
   void take_tuning(const std::shared_ptr<const plan::TuningTable>& table) override {
     machine_.tuning = table;
+    moe_passes_.take_machine(machine_);
   }
   [[nodiscard]] std::string device_name() const override { return name_; }
   [[nodiscard]] bool is_captured(void* stream) const override;

@@ -47,8 +47,10 @@ std::shared_ptr<const TuningTable> shipped(const fs::path& file, const Machine& 
   const std::string name = fmt::format("the shipped {}", file.filename().string());
   try {
     const auto read = tuning_of(name, read_text("tuning", file, kMostTuningBytes), &machine);
-    const bool useful = std::ranges::any_of(
-        read->rows, [&](const TunedRow& row) { return row.problem.ranks == ranks; });
+    const bool useful =
+        !read->grouped.empty() || std::ranges::any_of(read->rows, [&](const TunedRow& row) {
+          return row.problem.ranks == ranks;
+        });
     // One of other kernels says so: nobody else tells that it is out of date.
     const bool outdated = read->fits(machine) && read->rows.empty() && !read->notes.empty();
     return useful || outdated ? read : nullptr;

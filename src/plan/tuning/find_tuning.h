@@ -20,8 +20,8 @@ inline constexpr std::string_view kNoTuning = "off";
 std::vector<std::filesystem::path> tuning_places();
 
 /// From the first folder that has any: all tables that fit the machine and have rows for this many
-/// ranks, chained by name; null: none. An invalid file counts as a table without rows, with a
-/// note.
+/// ranks or for experts, chained by name; null: none. An invalid file counts as a table without
+/// rows, with a note.
 std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<std::filesystem::path>& places,
                                                   const Machine&, int ranks);
 /// From tuning_places(); read once per process and kind of machine.

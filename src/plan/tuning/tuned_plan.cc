@@ -30,10 +30,6 @@ bool walked_alike(const GemmPlan& a, const GemmPlan& b) {
          a.rounds == b.rounds && (a.split_tiles > 0) == (b.split_tiles > 0);
 }
 
-double factor(std::int64_t a, std::int64_t b) {
-  return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
-}
-
 std::string of_row(const TuningTable& table, const TunedRow& row) {
   const Problem& p = row.problem;
   return fmt::format("{:.1f} us at m {} n {} k {} in {}", row.us, p.m, fmt::join(p.n, "+"), p.k,
@@ -90,16 +86,6 @@ std::vector<Near> near_rows(const TuningTable& first, const Problem& p, const Ma
   return near;
 }
 
-/// Why a table, and those behind it, have none for a problem on this machine.
-std::string why_not_tuned(const TuningTable& table, const Machine& machine) {
-  std::string why = fmt::format("{} has no row near it", table.file);
-  if (table.rows.empty() && !table.notes.empty())
-    why = table.notes.front();
-  else if (!table.fits(machine))
-    why = fmt::format("{} is of {}", table.file, said_of(table.device));
-  return table.behind == nullptr ? why : why + "; " + why_not_tuned(*table.behind, machine);
-}
-
 }  // namespace
 
 bool has_own_row(const TuningTable* table, const Problem& p, const Machine& machine) {
@@ -112,8 +98,22 @@ bool has_own_row(const TuningTable* table, const Problem& p, const Machine& mach
   return false;
 }
 
+double size_factor(std::int64_t a, std::int64_t b) {
+  return std::abs(std::log2(static_cast<double>(a) / static_cast<double>(b)));
+}
+
+std::string why_not_tuned(const TuningTable& table, const Machine& machine) {
+  std::string why = fmt::format("{} has no row near it", table.file);
+  if (table.rows.empty() && table.grouped.empty() && !table.notes.empty())
+    why = table.notes.front();
+  else if (!table.fits(machine))
+    why = fmt::format("{} is of {}", table.file, said_of(table.device));
+  return table.behind == nullptr ? why : why + "; " + why_not_tuned(*table.behind, machine);
+}
+
 double tuning_distance(const Problem& row, const Problem& asked) {
-  return factor(row.m, asked.m) + factor(row.total_n(), asked.total_n()) + factor(row.k, asked.k);
+  return size_factor(row.m, asked.m) + size_factor(row.total_n(), asked.total_n()) +
+         size_factor(row.k, asked.k);
 }
 
 std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const Machine& machine) {

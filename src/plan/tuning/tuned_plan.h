@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan that a table of measurements gives for a problem.
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "plan/tuning/tuning_table.h"
 
 namespace tilelace::plan {
+
+/// Factor between two sizes, as a power of two: |log2|.
+double size_factor(std::int64_t a, std::int64_t b);
 
 /// Distance of a row from a problem: |log2| of the ratios of their m, n (all weights) and k, added
 /// up.
@@ -22,6 +27,9 @@ bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 /// with the row's walk and split-k go first. The reason names the row. None if no row is near
 /// or no table is for this machine. The result is always one of the planner's own candidates.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
+
+/// Why a table, and those chained to it, have no row for a call on this machine.
+std::string why_not_tuned(const TuningTable&, const Machine&);
 
 /// The plan of GPU ranks: from the machine's table, if no option is set and the table has a plan,
 /// else the prediction; the reason says which. The problem is valid. Errors: as make_cuda_plan.

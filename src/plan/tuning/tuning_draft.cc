@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "plan/base/problem.h"
+#include "plan/tuning/grouped_rows.h"
 
 namespace tilelace::plan {
 namespace {
@@ -29,10 +30,21 @@ ordered_json key_of(const Problem& p) {
           {"k", p.k},
           {"swiglu", p.activation == Activation::swiglu}};
 }
+ordered_json key_of(const GroupedProduct& p) {
+  return {{"op", kGroupedOp},
+          {"ranks", 1},
+          {"dtype", name_of(p.dtype)},
+          {"m", p.rows},
+          {"n", ordered_json::array({p.n})},
+          {"k", p.k},
+          {"swiglu", p.gated},
+          {"experts", p.experts}};
+}
 ordered_json key_of(const ordered_json& row) {
   ordered_json key;
   for (const char* name : {"op", "ranks", "dtype", "m", "n", "k"}) key[name] = row.at(name);
   key["swiglu"] = row.value("swiglu", false);
+  if (row.contains("experts")) key["experts"] = row["experts"];
   return key;
 }
 
@@ -69,6 +81,21 @@ std::string utc_now() {
 
 struct TuningDraft::Json {
   ordered_json all;
+
+  /// `row` has what comes before its plan.
+  void put(ordered_json row, const std::string& plan, const TunedTimes& t) {
+    row["plan"] = plan;
+    row["us"] = t.us;
+    row["predicted_choice_us"] = t.predicted_us > 0 ? ordered_json(t.predicted_us) : ordered_json();
+    row["plans"] = t.plans;
+    row["commit"] = t.commit;
+    row["time"] = utc_now();
+    ordered_json& rows = all.at("rows");
+    if (ordered_json* const old = find(rows, key_of(row)))
+      *old = std::move(row);
+    else
+      rows.push_back(std::move(row));
+  }
 };
 
 TuningDraft::TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes)
@@ -99,19 +126,19 @@ bool TuningDraft::has(const Problem& p) const {
   return find(table_->all.at("rows"), key_of(p)) != nullptr;
 }
 
+bool TuningDraft::has(const GroupedProduct& p) const {
+  const auto* const row = find(table_->all.at("rows"), key_of(p));
+  return row != nullptr && row->value("kernels", "") == grouped_kernel_set();
+}
+
 void TuningDraft::put(const Problem& p, const Plan& plan, const TunedTimes& t) {
+  table_->put(key_of(p), fmt::format("{}", fmt::streamed(plan)), t);
+}
+
+void TuningDraft::put(const GroupedProduct& p, GroupedTiling tiling, const TunedTimes& t) {
   ordered_json row = key_of(p);
-  row["plan"] = fmt::format("{}", fmt::streamed(plan));
-  row["us"] = t.us;
-  row["predicted_choice_us"] = t.predicted_us > 0 ? ordered_json(t.predicted_us) : ordered_json();
-  row["plans"] = t.plans;
-  row["commit"] = t.commit;
-  row["time"] = utc_now();
-  ordered_json& rows = table_->all.at("rows");
-  if (ordered_json* const old = find(rows, key_of(p)))
-    *old = std::move(row);
-  else
-    rows.push_back(std::move(row));
+  row["kernels"] = grouped_kernel_set();
+  table_->put(std::move(row), shape_of(tiling).name, t);
 }
 
 std::size_t TuningDraft::merge(const std::string& other, const std::string& bytes) {

@@ -30,8 +30,12 @@ class TuningDraft {
   [[nodiscard]] const std::string& note() const { return note_; }
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] bool has(const Problem&) const;
+  /// Of this build's kernels.
+  [[nodiscard]] bool has(const GroupedProduct&) const;
   /// Replaces the problem's row, if there is one.
   void put(const Problem&, const Plan&, const TunedTimes&);
+  /// Replaces the product's row, if there is one.
+  void put(const GroupedProduct&, GroupedTiling, const TunedTimes&);
   /// Adds rows of another file that this one does not have. Errors: usage (no table, other GPUs or
   /// kernels). Returns how many.
   std::size_t merge(const std::string& other, const std::string& bytes);

@@ -19,6 +19,8 @@
 #include "plan/base/problem.h"
 #include "plan/gemm_tiles.h"
 #include "plan/gpu/gpu_ways.h"
+#include "plan/tuning/grouped_rows.h"
+#include "plan/tuning/table_fields.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
 
@@ -30,77 +32,13 @@ using nlohmann::json;
 constexpr std::string_view kSchema = "tilelace.tuning/1";
 /// Raised where kernels of the same tiles take so much more or less that earlier times say nothing.
 constexpr int kGeneration = 1;
+constexpr int kGroupedGeneration = 1;  ///< of products grouped by expert
 
 /// FNV-1a.
 std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce484222325ULL) {
   for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return hash;
 }
-
-/// One object of the file; every error says where it stands.
-class Fields {
- public:
-  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    require(object.is_object(), "{}: got {}, expected an object", where_, object.type_name());
-  }
-  /// That must be there.
-  [[nodiscard]] const json& at(const char* name) const {
-    const auto found = object_.find(name);
-    require(found != object_.end(), "{}: {} is missing", where_, name);
-    return *found;
-  }
-  [[nodiscard]] bool has(const char* name) const { return object_.contains(name); }
-  [[nodiscard]] std::string text(const char* name) const {
-    const json& value = at(name);
-    require(value.is_string() && value.get_ref<const std::string&>().size() <= 4096,
-            "{}: {}: got {}, expected a text of up to 4096 bytes", where_, name, value.type_name());
-    return value.get<std::string>();
-  }
-  [[nodiscard]] std::int64_t whole(const char* name) const { return whole(at(name), name); }
-  [[nodiscard]] double time(const char* name) const {
-    const json& value = at(name);
-    require(value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1e12,
-            "{}: {}: got {}, expected microseconds, more than 0", where_, name, value.dump());
-    return value.get<double>();
-  }
-  /// 0: there is none.
-  [[nodiscard]] double rate_or_none(const char* name) const {
-    if (!has(name)) return 0;
-    const json& value = at(name);
-    require(value.is_number() && value.get<double>() > 0 && value.get<double>() <= 1e9,
-            "{}: {}: got {}, expected GB/s, more than 0", where_, name, value.dump().substr(0, 40));
-    return value.get<double>();
-  }
-  [[nodiscard]] std::vector<std::int64_t> list(const char* name) const {
-    const json& value = at(name);
-    require(value.is_array() && !value.empty() && value.size() <= 64,
-            "{}: {}: got {}, expected a list of 1 to 64 numbers", where_, name, value.type_name());
-    std::vector<std::int64_t> all;
-    for (const json& element : value) all.push_back(whole(element, name));
-    return all;
-  }
-  [[nodiscard]] bool flag(const char* name) const {
-    if (!has(name)) return false;
-    require(at(name).is_boolean(), "{}: {}: got {}, expected true or false", where_, name,
-            at(name).type_name());
-    return at(name).get<bool>();
-  }
-  [[nodiscard]] const std::string& where() const { return where_; }
-
- private:
-  [[nodiscard]] std::int64_t whole(const json& value, const char* name) const {
-    const bool fits =
-        value.is_number_integer() &&
-        (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t{kMaxExtent}) &&
-        value.get<std::int64_t>() >= 1 && value.get<std::int64_t>() <= kMaxExtent;
-    require(fits, "{}: {}: got {}, expected a whole number from 1 to {}", where_, name,
-            value.dump().substr(0, 40), kMaxExtent);
-    return value.get<std::int64_t>();
-  }
-
-  const json& object_;
-  std::string where_;
-};
 
 json parsed(const std::string& file, const std::string& bytes) {
   try {
@@ -110,7 +48,7 @@ json parsed(const std::string& file, const std::string& bytes) {
   }
 }
 
-Problem problem_of(const Fields& row, Op op, DType dtype) {
+Problem problem_of(const TableFields& row, Op op, DType dtype) {
   Problem p;
   p.op = op;
   p.dtype = dtype;
@@ -125,7 +63,7 @@ Problem problem_of(const Fields& row, Op op, DType dtype) {
 }
 
 /// None: of an op or a type that this build does not know.
-std::optional<TunedRow> row_of_fields(const Fields& row, TuningTable& table) {
+std::optional<TunedRow> row_of_fields(const TableFields& row, TuningTable& table) {
   const std::string op = row.text("op"), type = row.text("dtype");
   const auto known = op_of(op);
   const auto dtype = dtype_named(type);
@@ -154,7 +92,11 @@ void read_rows(const json& rows, TuningTable& table) {
   std::unordered_set<Problem, decltype(hash)> seen;
   std::size_t number = 0;
   for (const json& object : rows) {
-    const Fields row(object, fmt::format("{}: row {}", table.file, number++));
+    const TableFields row(object, fmt::format("{}: row {}", table.file, number++));
+    if (is_grouped(row)) {
+      take_grouped(row, table);
+      continue;
+    }
     auto tuned = row_of_fields(row, table);
     if (!tuned) continue;
     require(seen.insert(tuned->problem).second,
@@ -164,7 +106,7 @@ void read_rows(const json& rows, TuningTable& table) {
   }
 }
 
-TunedDevice device_in(const Fields& f) {
+TunedDevice device_in(const TableFields& f) {
   TunedDevice d{f.text("name"), f.text("architecture"), 0, f.rate_or_none("memory_gbps")};
   const std::int64_t multiprocessors = f.whole("multiprocessors");
   require(multiprocessors <= 4096, "{}: multiprocessors: got {}, expected at most 4096", f.where(),
@@ -214,18 +156,26 @@ std::string kernel_set() {
   return fmt::format("{:016x}", digest_of(tiles));
 }
 
+std::string grouped_kernel_set() {
+  std::string shapes = fmt::format("{}", kGroupedGeneration);
+  for (const GroupedShape& s : kGroupedShapes)
+    shapes += fmt::format(" {} {} {} {} {} {} {}", s.name, s.most, s.weight_rows, s.stages,
+                          s.cluster, s.turns, s.staging);
+  return fmt::format("{:016x}", digest_of(shapes));
+}
+
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
                                              const Machine* machine) {
   require(bytes.size() <= kMostTuningBytes, "{}: got {} bytes, expected at most {}", file,
           bytes.size(), kMostTuningBytes);
   const json all = parsed(file, bytes);
-  const Fields top(all, file);
+  const TableFields top(all, file);
   const std::string schema = top.text("schema");
   require(schema == kSchema, "{}: schema: got \"{}\", expected \"{}\"", file, schema, kSchema);
   auto table = std::make_shared<TuningTable>();
   table->file = file;
   table->digest = digest_of(bytes);
-  table->device = device_in(Fields(top.at("device"), file + ": device"));
+  table->device = device_in(TableFields(top.at("device"), file + ": device"));
   const json& rows = top.at("rows");
   require(rows.is_array(), "{}: rows: got {}, expected a list", file, rows.type_name());
   const std::string kernels = top.text("kernels");

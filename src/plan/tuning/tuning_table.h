@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "plan/grouped_product.h"
 #include "tilelace/plan.h"
 
 namespace tilelace::plan {
@@ -42,13 +45,21 @@ struct TunedRow {
   double us = 0;
 };
 
+/// The fastest tiles of a product grouped by expert, which is one rank's.
+struct TunedTiles {
+  GroupedProduct product;
+  GroupedTiling tiling{};
+  double us = 0;
+};
+
 class TuningTable {
  public:
   std::string file;
   TunedDevice device;
-  std::vector<TunedRow> rows;      ///< one per problem
-  std::vector<std::string> notes;  ///< what was ignored in the file, and why
-  std::uint64_t digest = 0;        ///< of the file's bytes
+  std::vector<TunedRow> rows;            ///< one per problem
+  std::vector<TunedTiles> grouped = {};  ///< one per product
+  std::vector<std::string> notes;        ///< what was ignored in the file, and why
+  std::uint64_t digest = 0;              ///< of the file's bytes
   /// A table whose rows count where this one has none nearer; null: none.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
@@ -60,6 +71,11 @@ class TuningTable {
 
 /// Version of this build's set of kernels: times of another set do not hold.
 std::string kernel_set();
+/// The same of products grouped by expert, whose rows name it.
+std::string grouped_kernel_set();
+
+/// The tiling of this name, if there is one.
+std::optional<GroupedTiling> tiling_named(std::string_view);
 
 /// Parses a file; `file` begins every error. Rows of another set of kernels or an unknown
 /// architecture are left out, with a note. Errors: usage (no JSON, another schema, a missing or

@@ -9,6 +9,7 @@
 #include "backend/cuda/moe/moe_gpu.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"
+#include "plan/tuning/tuned_tiles.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -103,7 +104,23 @@ void GpuMoePasses::grouped_gemm(const GroupedGemmArgs& a) {
   g.dtype = a.x.dtype;
   g.gating = gating_of(a.activation);
   g.activation = activation_of(a.activation);
-  cuda::grouped_gemm(g, on(a.stream));
+  const plan::GroupedProduct product{g.rows, g.n, g.k, g.experts, g.gating != Gating::one, g.dtype};
+  const auto choose = [&] { return plan::choose_tiles(product, machine_).tiling; };
+  const GroupedTiling tiling =
+      machine_.tuning == nullptr ? plan::grouped_tiling(product) : tilings_.get(product, choose);
+  cuda::grouped_gemm(g, tiling, on(a.stream));
+}
+
+void GpuMoePasses::take_machine(const Machine& machine) {
+  machine_ = machine;
+  tilings_.clear();
+}
+
+std::size_t GpuMoePasses::ProductHash::operator()(const plan::GroupedProduct& p) const {
+  std::size_t hash = p.gated ? 1 : 0;
+  for (const std::int64_t size : {p.rows, p.n, p.k, p.experts})
+    hash = hash * 0x100000001b3U + static_cast<std::size_t>(size);
+  return hash;
 }
 
 void GpuMoePasses::sum_slots(const SlotSumPass& p) {

@@ -2,6 +2,9 @@
 // A mixture of experts between its collectives, on one GPU.
 #pragma once
 #include "backend/moe_passes.h"
+#include "core/recent.h"
+#include "plan/grouped_product.h"
+#include "tilelace/plan.h"
 
 namespace tilelace::cuda {
 
@@ -17,9 +20,16 @@ class GpuMoePasses : public MoePasses {
   void sum_slots(const SlotSumPass&) override;
   /// Loads the kernels. Errors: system.
   void prepare(std::int64_t k) override;
+  /// Tiles come from the tables of this machine from now on; before, from none.
+  void take_machine(const Machine&);
 
  private:
   int device_;
+  Machine machine_;
+  struct ProductHash {
+    std::size_t operator()(const plan::GroupedProduct&) const;
+  };
+  Recent<plan::GroupedProduct, plan::GroupedTiling, ProductHash> tilings_{4096};
 };
 
 }  // namespace tilelace::cuda
