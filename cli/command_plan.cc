@@ -15,12 +15,12 @@
 #include "model_sizes.h"
 #include "moe/plan.h"
 #include "options.h"
-#include "plan/tuning/find_tuning.h"
 #include "row_list.h"
 #include "session.h"
 #include "text_width.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
+#include "tuning_file.h"
 
 namespace tilelace::cli {
 namespace {
@@ -112,21 +112,12 @@ Workload workload_of(const PlanCommand& o) {
   return work;
 }
 
-/// The tables of measured plans, one behind the other, and what of them is not used.
 void take_tuning(const PlanCommand& o, Device device, Machine& machine) {
   if (device != Device::cuda) {
     require(o.tuning.empty(), "--tuning: GPU ranks only, add --backend cuda");
     return;
   }
-  if (o.tuning.empty())
-    machine.tuning = plan::tuning_for(machine, o.ranks);
-  else
-    machine.tuning = o.tuning == plan::kNoTuning ? nullptr : read_tuning(o.tuning);
-  for (const auto* table = machine.tuning.get(); table != nullptr; table = table->behind.get()) {
-    for (const std::string& note : table->notes) fmt::print("note: {}\n", note);
-    if (table->notes.empty() && !table->fits(machine))
-      fmt::print("note: {}: of {}: not used\n", table->file, said_of(table->device));
-  }
+  take_tables(o.tuning, o.ranks, machine);
 }
 
 std::string machine_text(const Machine& machine) {
@@ -219,7 +210,7 @@ void add_plan(CLI::App& app, int& exit_code) {
     if (!o->model.ops.empty() && are_moe("plan", o->model.ops, true)) {
       const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);
       exit_code = plan_moe(*command, {o->model.ops, o->model.model, n, o->k}, o->experts,
-                           {o->m, o->dtype, o->backend, o->architecture, o->ranks});
+                           {o->m, o->dtype, o->backend, o->architecture, o->tuning, o->ranks});
       return;
     }
     refuse_moe_options("plan", *command);

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -12,6 +11,7 @@
 #include "commands.h"
 #include "model_jobs.h"
 #include "model_sizes.h"
+#include "moe/tune.h"
 #include "options.h"
 #include "session.h"
 #include "table.h"
@@ -27,11 +27,9 @@ struct TuneOptions {
   SessionOptions session;
   std::vector<std::int64_t> n;
   std::int64_t k = 0;
-  std::string out = "tilelace-tuning.json";
-  std::vector<std::string> merge;
-  double minutes = 8;
+  TuneRequest table;
+  MoeRequest experts;
   int candidates = 3;
-  bool again = false, force = false;
 };
 
 constexpr const char* kTuneExamples = R"(Examples:
@@ -40,6 +38,8 @@ constexpr const char* kTuneExamples = R"(Examples:
   tilelace tune gemm_rs --tp 4 --m 333,3001 --n 8192 --k 28672 --out h200x4.json
   tilelace plan --model llama3.1-8b --tp 2 --m 333 --backend cuda --tuning tilelace-tuning.json
       What a table changes.
+  tilelace tune --model mixtral-8x7b --tp 2
+      The tiles of both products of a layer of experts.
   tilelace tune --tp 2 --merge a.json,b.json --out both.json
 Run the same again to go on where it stopped. Ranks use a table that TILELACE_TUNING,
 tilelace.join(tuning=) or CommunicatorOptions::tuning_file names.
@@ -56,8 +56,8 @@ Workload workload_of(TuneOptions& o) {
   apply(o.session, work);
   work.tunes = true;
   work.candidates = o.candidates;
-  work.force = o.force;
-  work.budget_s = 60 * o.minutes;
+  work.force = o.table.force;
+  work.budget_s = 60 * o.table.minutes;
   return work;
 }
 
@@ -76,15 +76,12 @@ class Tuning {
  public:
   Tuning(const TuneOptions& o, Workload& work)
       : work_(work),
-        file_(o.out, work.gpus),
-        out_(o.out),
+        file_(open_table(o.table, work.gpus)),
+        out_(o.table.out),
         table_(tune_table(named_rows(work), text_columns())) {
-    if (!file_.note().empty()) fmt::print("note: {}\n", file_.note());
-    for (const std::string& other : o.merge)
-      fmt::print("{}: {} rows added\n", other, file_.merge(other));
     const auto rows = work.jobs.size() * work.sizes.size();
     for (std::size_t i = 0; i < rows; ++i)
-      work.skip.push_back(!o.again && file_.has(problem_of_row(work, static_cast<int>(i))));
+      work.skip.push_back(!o.table.again && file_.has(problem_of_row(work, static_cast<int>(i))));
   }
 
   int run(SessionOptions session) {
@@ -98,7 +95,7 @@ class Tuning {
     if (shows) fmt::print("\n{}\n", table_.header());
     const int code = run_session(work_, session);
     if (shows) fmt::print("\n{}", table_.legend());
-    print_end(left);
+    tally_.print(left, file_, out_);
     return code;
   }
 
@@ -110,30 +107,16 @@ class Tuning {
       file_.put(problem_of_row(work_, row.number), best.way.plan,
                 {best.us, standard, row.candidates.size()});
       file_.write();
-      ++done_;
-      if (standard > 0) gains_ += std::log(standard / best.us);
+      tally_.add(best.us, standard);
     }
     return table_.line(tune_cells(row));
-  }
-
-  void print_end(std::ptrdiff_t wanted) const {
-    if (done_ > 0)
-      fmt::print(
-          "\n{} problems tuned. The planner's own choices take {:.1f} % longer (geometric mean)\n",
-          done_, 100 * (std::exp(gains_ / done_) - 1));
-    if (done_ < wanted)
-      fmt::print(
-          "{} are left, because --minutes is over or a result was wrong: run the same again\n",
-          wanted - done_);
-    fmt::print("table: {}, {} rows; use it with TILELACE_TUNING={}\n", out_, file_.rows(), out_);
   }
 
   Workload& work_;
   TuningFile file_;
   std::string out_;
   Table table_;
-  int done_ = 0;
-  double gains_ = 0;
+  TuneTally tally_;
 };
 
 }  // namespace
@@ -143,7 +126,9 @@ void add_tune(CLI::App& app, int& exit_code) {
   auto* command = app.add_subcommand(
       "tune", "Time plans on this machine's GPUs and keep the fastest in a table");
   command->footer(std::string(kTuneExamples) + "\n" + model_help());
-  command->add_option("op", o->model.ops, names_of_ops() + ", or a list (default: all)");
+  command->add_option(
+      "op", o->model.ops,
+      names_of_ops() + ", or a list (default: all); products of a layer of experts: " + moe_help());
   command->add_option("--model", o->model.model,
                       "A model's layer: a name, config.json, folder, or sizes; see below");
   command
@@ -160,11 +145,11 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->add_option("--m", o->session.m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor")
       ->default_str(kUsualSizes);
   command->add_option("--dtype", o->session.dtype, "bf16 or fp16 (default: the model's; bf16)");
-  command->add_option("--out", o->out, "The table; one that exists is continued")
+  command->add_option("--out", o->table.out, "The table; one that exists is continued")
       ->capture_default_str();
-  command->add_option("--merge", o->merge, "Tables of the same GPUs, whose rows are added")
+  command->add_option("--merge", o->table.merge, "Tables of the same GPUs, whose rows are added")
       ->delimiter(',');
-  command->add_option("--minutes", o->minutes, "Stop beginning problems after this time")
+  command->add_option("--minutes", o->table.minutes, "Stop beginning problems after this time")
       ->capture_default_str()
       ->check(number_between(0.01, 100000));
   command
@@ -172,8 +157,9 @@ void add_tune(CLI::App& app, int& exit_code) {
                    "Time the best N predictions of each kind of plan")
       ->capture_default_str()
       ->check(whole_between(1, 1000));
-  command->add_flag("--again", o->again, "Also time problems that the table already has");
-  command->add_flag("--force", o->force, "Go on although a GPU is throttled or used by others");
+  command->add_flag("--again", o->table.again, "Also time problems that the table already has");
+  command->add_flag("--force", o->table.force,
+                    "Go on although a GPU is throttled or used by others");
   command
       ->add_option("--timeout", o->session.timeout_s,
                    "Seconds after which a wait for a peer is an error")
@@ -184,9 +170,17 @@ void add_tune(CLI::App& app, int& exit_code) {
   add_wide_option(*command);
   command->add_flag("--quiet", o->session.quiet, "No table and no progress bar");
   command->add_flag("--no-check", o->session.no_check, "Do not check the results");
-  command->callback([o, &exit_code] {
+  add_expert_options(*command, o->experts);
+  command->callback([o, command, &exit_code] {
     setenv("TILELACE_TUNING", "off", 1);  // predictions are what is measured; before any thread
     o->session.backend = "cuda";
+    const MoeSizes experts{o->model.ops, o->model.model, o->n, o->k};
+    if (tunes_experts(experts)) {
+      if (o->session.m.empty()) o->session.m = kUsualSizes;
+      exit_code = tune_layers(*command, experts, o->experts, o->session, o->table);
+      return;
+    }
+    refuse_moe_options("tune", *command);
     Workload work = workload_of(*o);
     exit_code = Tuning(*o, work).run(o->session);
   });

@@ -100,6 +100,10 @@ std::string show_us(std::optional<double> us) {
   return fmt::format("{:.{}f}", *us, size >= 999.5 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
+std::string show_gain(double us, double standard_us) {
+  return standard_us > 0 ? fmt::format("{:+.1f} %", 100 * (standard_us / us - 1)) : "-";
+}
+
 std::string show_efficiency(std::optional<double> e) {
   if (!e || !std::isfinite(*e)) return "-";
   if (*e <= -100) return "<-99";
@@ -189,7 +193,7 @@ std::vector<std::string> tune_cells(const Row& row) {
           fmt::format("{}", row.n),
           fmt::format("{}", row.k),
           show_us(best.us),
-          standard > 0 ? fmt::format("{:+.1f} %", 100 * (standard / best.us - 1)) : "-",
+          show_gain(best.us, standard),
           best.way.kind};
 }
 

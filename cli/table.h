@@ -38,6 +38,8 @@ class Table {
 
 /// At most six characters: "0.42", "12.3", "1234", and from a second on "1.23s".
 std::string show_us(std::optional<double> us);
+/// "+3.1 %", how much longer the standard takes; "-": it was not timed (0).
+std::string show_gain(double us, double standard_us);
 /// At most six: "0.90", "-12.3", "<-99"; "-" where there is none.
 std::string show_efficiency(std::optional<double> e);
 

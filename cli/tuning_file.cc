@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tuning_file.h"
 
+#include <fmt/core.h>
+
+#include <cmath>
 #include <utility>
 
 #include "core/architecture.h"
 #include "core/read_text.h"
+#include "plan/tuning/find_tuning.h"
+#include "plan/tuning/tuning_table.h"
 #include "text_file.h"
 
 namespace tilelace::cli {
@@ -31,10 +36,51 @@ void TuningFile::put(const Problem& p, const Plan& plan, TunedTimes times) {
   table_.put(p, plan, times);
 }
 
+void TuningFile::put(const plan::GroupedProduct& p, const std::string& tiles, TunedTimes times) {
+  times.commit = TILELACE_COMMIT;
+  table_.put(p, plan::tiling_named(tiles).value(), times);
+}
+
 std::size_t TuningFile::merge(const std::filesystem::path& other) {
   return table_.merge(other.string(), bytes_of(other));
 }
 
 void TuningFile::write() const { write_text("--out", file_.string(), table_.text()); }
+
+TuningFile open_table(const TuneRequest& request, const GpuFacts& gpus) {
+  TuningFile file(request.out, gpus);
+  if (!file.note().empty()) fmt::print("note: {}\n", file.note());
+  for (const std::string& other : request.merge)
+    fmt::print("{}: {} rows added\n", other, file.merge(other));
+  return file;
+}
+
+void TuneTally::add(double us, double standard_us) {
+  ++done_;
+  if (standard_us > 0) gains_ += std::log(standard_us / us);
+}
+
+void TuneTally::print(std::ptrdiff_t wanted, const TuningFile& file, const std::string& out) const {
+  if (done_ > 0)
+    fmt::print(
+        "\n{} problems tuned. The planner's own choices take {:.1f} % longer (geometric mean)\n",
+        done_, 100 * (std::exp(gains_ / done_) - 1));
+  if (done_ < wanted)
+    fmt::print("{} are left, because --minutes is over or a result was wrong: run the same again\n",
+               wanted - done_);
+  fmt::print("table: {}, {} rows; use it with TILELACE_TUNING={}\n", out, file.rows(), out);
+}
+
+void take_tables(const std::string& file, int ranks, Machine& machine) {
+  if (file.empty())
+    machine.tuning = plan::tuning_for(machine, ranks);
+  else
+    machine.tuning = file == plan::kNoTuning ? nullptr : read_tuning(file);
+  for (const auto* table = machine.tuning.get(); table != nullptr; table = table->behind.get()) {
+    for (const std::string& note : table->notes) fmt::print("note: {}\n", note);
+    if (table->notes.empty() && !table->fits(machine))
+      fmt::print("note: {}: of {}: not used\n", table->file, said_of(table->device));
+  }
+}
 
 }  // namespace tilelace::cli

@@ -2,8 +2,10 @@
 // A table of measured plans on its way into a file: read first, written anew with every row, so
 // that tuning goes on where it was ended.
 #pragma once
+#include <cstddef>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "gpu.h"
 #include "plan/tuning/tuning_draft.h"
@@ -12,6 +14,14 @@
 namespace tilelace::cli {
 
 using plan::TunedTimes;
+
+/// What `tune` is asked about its table.
+struct TuneRequest {
+  std::string out = "tilelace-tuning.json";
+  std::vector<std::string> merge;
+  double minutes = 8;
+  bool again = false, force = false;
+};
 
 class TuningFile {
  public:
@@ -22,8 +32,11 @@ class TuningFile {
   [[nodiscard]] const std::string& note() const { return table_.note(); }
   [[nodiscard]] std::size_t rows() const { return table_.rows(); }
   [[nodiscard]] bool has(const Problem& p) const { return table_.has(p); }
+  [[nodiscard]] bool has(const plan::GroupedProduct& p) const { return table_.has(p); }
   /// In place of the problem's row, if there is one.
   void put(const Problem&, const Plan&, TunedTimes);
+  /// The same of a product of experts; `tiles` by their name.
+  void put(const plan::GroupedProduct&, const std::string& tiles, TunedTimes);
   /// Rows of another file that this one does not have. Errors: usage (no table, of other GPUs or
   /// kernels). Returns how many.
   std::size_t merge(const std::filesystem::path& other);
@@ -34,5 +47,25 @@ class TuningFile {
   std::filesystem::path file_;
   plan::TuningDraft table_;
 };
+
+/// The file that is asked for, with the tables that are merged into it; says what became of them.
+/// Errors: as TuningFile.
+TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
+
+/// What was tuned, for the last lines.
+class TuneTally {
+ public:
+  /// `standard_us`: what is taken without a table; 0: not timed.
+  void add(double us, double standard_us);
+  void print(std::ptrdiff_t wanted, const TuningFile&, const std::string& out) const;
+
+ private:
+  int done_ = 0;
+  double gains_ = 0;
+};
+
+/// The tables that a machine of so many GPU ranks plans with: of a file, or "off"; empty: those
+/// that calls find. Prints what of them is not used. Errors: usage (a file that is no table).
+void take_tables(const std::string& file, int ranks, Machine&);
 
 }  // namespace tilelace::cli

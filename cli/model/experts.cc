@@ -79,6 +79,19 @@ ExpertsConfig read_experts(const std::filesystem::path& file) {
 
 std::vector<std::string> known_mixtures() { return known_files(kFolder); }
 
+bool is_mixture(const std::string& name_or_path) {
+  if (known_file(kFolder, name_or_path)) return true;
+  std::error_code error;
+  std::filesystem::path path(name_or_path);
+  if (std::filesystem::is_directory(path, error)) path /= "config.json";
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  const auto object = parse_object("config", path, read_text("config", path, kMaxFile));
+  const auto type = object.find("model_type");
+  return type != object.end() && type->is_string() &&
+         std::ranges::find(kExpertFamilies, type->get_ref<const std::string&>(),
+                           &ExpertsFamily::name) != kExpertFamilies.end();
+}
+
 std::filesystem::path find_mixture(const std::string& name_or_path) {
   std::error_code error;
   if (const auto file = known_file(kFolder, name_or_path)) return *file;

@@ -29,6 +29,9 @@ struct ExpertsConfig {
 /// cannot be read, is not JSON, is of another family, or holds sizes that no model has.
 ExpertsConfig read_experts(const std::filesystem::path& file);
 
+/// Whether a name of known_mixtures(), a config.json or a folder with one is of such a family.
+bool is_mixture(const std::string& name_or_path);
+
 /// The config that a user means: a name of known_mixtures(), a file, or a folder with a
 /// config.json. Errors: usage.
 std::filesystem::path find_mixture(const std::string& name_or_path);

@@ -8,23 +8,27 @@
 #include "job.h"
 #include "machine.h"
 #include "op/moe_room.h"
+#include "plan/base/expert_product.h"
 #include "plan/collectives/expert_collectives.h"
-#include "plan/grouped_product.h"
+#include "plan/tuning/tuned_tiles.h"
 #include "session.h"
 #include "text_width.h"
+#include "tuning_file.h"
 
 namespace tilelace::cli {
 namespace {
 
 /// Of other ops alone, or not of plans.
-constexpr const char* kNotOfPlan[] = {"--ops",  "--rows", "--workers",
-                                      "--link", "--plan", "--tuning"};
+constexpr const char* kNotOfPlan[] = {"--ops", "--rows", "--workers", "--link", "--plan"};
 
 Machine machine_of(const MoePlanning& o) {
   CommunicatorOptions group;
   group.device = parse_device(o.backend);
   Machine machine = machine_for(o.ranks, group);
   machine.architecture = parse_architecture(o.architecture, group.device);
+  require(group.device == Device::cuda || o.tuning.empty(),
+          "--tuning: GPU ranks only, add --backend cuda");
+  if (group.device == Device::cuda) take_tables(o.tuning, o.ranks, machine);
   return machine;
 }
 
@@ -66,31 +70,23 @@ class HalfPlan {
   }
 
   void print_product() const {
-    const bool gated = first_ && row_of(layer_.activation).gated;
-    const plan::GroupedProduct p{m_ * layer_.top_k,
-                                 first_ ? (gated ? 2 : 1) * layer_.inner : layer_.hidden,
-                                 first_ ? layer_.hidden : layer_.inner,
-                                 layer_.experts,
-                                 gated,
-                                 layer_.dtype};
+    const plan::GroupedProduct p = plan::expert_product(layer_, m_, first_);
     cli::print_part("product", fmt::format("{} rows of {} experts, n {}{}, k {}", p.rows, p.experts,
-                                           p.n, gated ? " (gate and up)" : "", p.k));
+                                           p.n, p.gated ? " (gate and up)" : "", p.k));
     if (machine_.device == Device::cpu) {
       cli::print_part("tiles", "one expert after the other, on the calling thread");
       return;
     }
-    const auto tiling = plan::grouped_tiling(p);
+    const auto [tiling, reason] = plan::choose_tiles(p, machine_);
     const auto& shape = plan::shape_of(tiling);
     const auto tiles = plan::grouped_tiles(p, tiling);
     cli::print_part("tiles",
                     fmt::format("{}: up to {} rows x {} columns{}, {} across; {} high are walked "
                                 "under the same columns",
-                                shape.name, shape.most, shape.columns(gated),
+                                shape.name, shape.most, shape.columns(p.gated),
                                 shape.cluster > 1 ? fmt::format(" of {} CTAs", shape.cluster) : "",
                                 tiles.columns, tiles.deep));
-    cli::print_part("why",
-                    fmt::format("{}: {:.1f} rows an expert, k {}", plan::reason_of(tiling),
-                                static_cast<double>(p.rows) / static_cast<double>(p.experts), p.k));
+    cli::print_part("why", reason);
   }
 
   void print_part(const plan::ExpertCollective& e) const {

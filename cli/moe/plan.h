@@ -8,7 +8,7 @@
 namespace tilelace::cli {
 
 struct MoePlanning {
-  std::string m, dtype, backend, architecture;
+  std::string m, dtype, backend, architecture, tuning;
   int ranks = 1;
 };
 

@@ -3,12 +3,14 @@
 // (docs/tuning.md).
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "tilelace/communicator.h"
+#include "tilelace/moe.h"
 #include "tilelace/plan.h"
 
 namespace tilelace {
@@ -31,10 +33,21 @@ struct TunedProblem {
   std::size_t plans = 0;    ///< how many were timed
 };
 
-/// What tune() found; equal on every rank.
+/// The fastest tiles of a product of a layer of experts, and the times.
+struct TunedExperts {
+  std::int64_t m = 0;     ///< tokens of all ranks
+  bool first = true;      ///< of the layer's first half, else of its second
+  std::string tiles;      ///< their name, as `tilelace plan` prints it
+  double us = 0;          ///< time of a product on the slowest rank
+  double rule_us = 0;     ///< measured time of the tiles that are taken without a table
+  std::size_t plans = 0;  ///< how many were timed
+};
+
+/// What tune() or tune_experts() found; equal on every rank.
 struct TuneResult {
-  std::vector<TunedProblem> rows;  ///< from this call, in the order of the problems
-  std::size_t left = 0;            ///< problems that were not reached in time
+  std::vector<TunedProblem> rows = {};     ///< from this call, in the order of the problems
+  std::vector<TunedExperts> experts = {};  ///< from this call, in the order of m
+  std::size_t left = 0;                    ///< problems that were not reached in time
   /// A table for CommunicatorOptions::tuning: these rows and all that this communicator tuned
   /// before; null where there are none.
   std::shared_ptr<const plan::TuningTable> table;
@@ -52,6 +65,16 @@ struct TuneResult {
 /// system (a plan that fails or has a wrong result; a GPU that is throttled or shared, with what
 /// was seen; memory), peer, timeout.
 TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {});
+
+/// Times the tiles of both products of a layer of experts, for each number of tokens, as tune()
+/// times plans: all ranks at once, in CUDA graphs, under random routings that favour no expert. The
+/// fastest ones' results are checked against fp64. Later calls of such layers take these tiles: for
+/// the number of tokens alone, whatever the routing. Collective: the same arguments on every rank,
+/// but for layer.first. Options: candidates is ignored, for there are few tiles. Memory: operands
+/// of one product at a time. Errors: as tune; usage (a layer that GPU ranks cannot run; more tokens
+/// than layer.m).
+TuneResult tune_experts(Communicator&, const MoeLayer& layer, std::span<const std::int64_t> m,
+                        const TuneOptions& = {});
 
 /// Writes the rows as a table. Rows of an existing file stay if it is a table for the same GPUs
 /// and kernels. The file is never half written. Local: one rank does it. Errors: usage (the file

@@ -15,6 +15,7 @@
 #include "core/say.h"
 #include "op/impl.h"
 #include "op/tensors.h"
+#include "op/tune_experts.h"
 #include "op/tuning.h"
 #include "plan/base/problem.h"
 #include "plan/words/agreement.h"
@@ -122,6 +123,13 @@ void Communicator::Impl::keep(const TunedProblem& row) {
   tuning.put(row.problem, row.plan, {row.us, row.predicted_us, row.plans, TILELACE_VERSION_STRING});
   backend->take_tuning(tuning.table());
   plans.clear();
+}
+
+void Communicator::Impl::keep(const op::FoundTiles& found) {
+  const TunedExperts& row = found.row;
+  tuning.put(found.product, found.tiling,
+             {row.us, row.rule_us, row.plans, TILELACE_VERSION_STRING});
+  backend->take_tuning(tuning.table());
 }
 
 Communicator::Impl::~Impl() {

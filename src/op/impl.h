@@ -25,6 +25,10 @@
 
 namespace tilelace {
 
+namespace op {
+struct FoundTiles;
+}
+
 struct Communicator::Impl {
   Impl(std::unique_ptr<comm::Group>, const CommunicatorOptions&,
        std::shared_ptr<CheckedGroup> = nullptr);
@@ -79,6 +83,7 @@ struct Communicator::Impl {
   void read_tuning(bool together, const Impl* has_read = nullptr);
   /// Keeps a tuned row, on all ranks: plans come from it from now on.
   void keep(const TunedProblem&);
+  void keep(const op::FoundTiles&);
   /// Whether to tune a call of this problem: only the first one that is not captured, as far as
   /// this rank knows. Later calls cost one hash lookup.
   bool is_first(const Problem&, void* stream);

@@ -84,6 +84,16 @@ void KeptTuning::chain() {
 
 void KeptTuning::put(const Problem& p, const Plan& plan, const plan::TunedTimes& times) {
   rows_->put(p, plan, times);
+  kept();
+}
+
+void KeptTuning::put(const plan::GroupedProduct& p, plan::GroupedTiling tiling,
+                     const plan::TunedTimes& times) {
+  rows_->put(p, tiling, times);
+  kept();
+}
+
+void KeptTuning::kept() {
   chain();
   if (writes_) write();
 }

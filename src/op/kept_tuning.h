@@ -28,10 +28,12 @@ class KeptTuning {
   /// Keeps a row, equal on all ranks. Rank 0 writes it into the cache, if there is one, and keeps
   /// rows that others have written there meanwhile. A failed write is logged once.
   void put(const Problem&, const Plan&, const plan::TunedTimes&);
+  void put(const plan::GroupedProduct&, plan::GroupedTiling, const plan::TunedTimes&);
   /// Rows tuned here, and those of the cache, as a file.
   [[nodiscard]] std::string text() const { return rows_ ? rows_->text() : ""; }
 
  private:
+  void kept();
   void chain();
   void write();
 

@@ -51,20 +51,41 @@ TuneValues::TuneValues() {
   for (std::size_t i = 0; i < kValues; ++i) values_.push_back(normal(random));
 }
 
-float TuneValues::at(DType dtype, int rank, int tensor, std::int64_t i) const {
+float TuneValues::at(DType dtype, int rank, int tensor, std::int64_t i, float scale) const {
   const std::uint64_t begin =
       7919U * static_cast<unsigned>(rank) + 104729U * static_cast<unsigned>(tensor);
   const float value = values_[(begin + static_cast<std::uint64_t>(i)) % kValues];
   std::uint64_t rounded = 0;
-  store_element(&rounded, dtype, 0, value);
+  store_element(&rounded, dtype, 0, scale * value);
   return load_element(&rounded, dtype, 0);
 }
 
-std::string TuneValues::bytes(DType dtype, int rank, int tensor, std::int64_t count) const {
+std::string TuneValues::bytes(DType dtype, int rank, int tensor, std::int64_t count,
+                              float scale) const {
+  count = std::min(count, static_cast<std::int64_t>(kValues));
   std::string bytes(static_cast<std::size_t>(count) * size_of(dtype), '\0');
   for (std::int64_t i = 0; i < count; ++i)
-    store_element(bytes.data(), dtype, i, at(dtype, rank, tensor, i));
+    store_element(bytes.data(), dtype, i, at(dtype, rank, tensor, i, scale));
   return bytes;
+}
+
+void fill_rounds(DeviceBuffer& buffer, const std::string& first, std::int64_t elements,
+                 DType dtype) {
+  // Element i is value i of the round.
+  const std::size_t bytes = static_cast<std::size_t>(elements) * size_of(dtype);
+  for (std::size_t at = 0; at < bytes; at += first.size())
+    buffer.upload(first.data(), std::min(first.size(), bytes - at), at);
+}
+
+void fill_nans(DeviceBuffer& buffer) {
+  const std::string nans(std::size_t{1} << 22, '\xff');
+  for (std::size_t at = 0; at < buffer.bytes(); at += nans.size())
+    buffer.upload(nans.data(), std::min(nans.size(), buffer.bytes() - at), at);
+}
+
+std::int64_t copies_beyond_l2(std::int64_t bytes) {
+  bytes = std::max<std::int64_t>(1, bytes);
+  return std::clamp((kBeyondL2 + bytes - 1) / bytes, std::int64_t{1}, kMostSets);
 }
 
 TuneOperands::TuneOperands(Communicator& member, const Problem& problem, const TuneValues& values)
@@ -74,8 +95,7 @@ TuneOperands::TuneOperands(Communicator& member, const Problem& problem, const T
   const std::int64_t in = op.gathers ? rows_at(rank) : problem.m;
   const std::int64_t out = op.scatters() ? rows_at(rank) : problem.m;
   // The same number on every rank, whose shards may differ by a row.
-  const std::int64_t bytes = std::max<std::int64_t>(1, bytes_of(problem, problem.m, problem.m));
-  const std::int64_t sets = std::clamp((kBeyondL2 + bytes - 1) / bytes, std::int64_t{1}, kMostSets);
+  const std::int64_t sets = copies_beyond_l2(bytes_of(problem, problem.m, problem.m));
   for (std::int64_t s = 0; s < sets; ++s) {
     Set set;
     set.input = add(in, problem.k, 0);
@@ -106,16 +126,11 @@ TensorView TuneOperands::add(std::int64_t rows, std::int64_t cols, int tensor) {
   DeviceBuffer& buffer = memory_.emplace_back(member_, bytes);
   const TensorView view = dense(buffer.data(), problem_.dtype, rows, cols);
   if (tensor < 0) return view;
-  // All values once, then as often as there is room: element i is value i of the round.
-  const auto round = static_cast<std::int64_t>(kValues);
   const std::int64_t elements = rows * cols;
   std::string& some = made_[tensor];
   if (some.empty() && elements > 0)
-    some = values_.bytes(problem_.dtype, member_.rank(), tensor, std::min(elements, round));
-  for (std::int64_t i = 0; i < elements; i += round)
-    buffer.upload(some.data(),
-                  static_cast<std::size_t>(std::min(round, elements - i)) * size_of(problem_.dtype),
-                  static_cast<std::size_t>(i) * size_of(problem_.dtype));
+    some = values_.bytes(problem_.dtype, member_.rank(), tensor, elements);
+  fill_rounds(buffer, some, elements, problem_.dtype);
   return view;
 }
 
@@ -125,12 +140,7 @@ CallArgs TuneOperands::call(int i, void* stream) const {
 }
 
 void TuneOperands::poison() {
-  const std::string nans(std::size_t{1} << 22, '\xff');
-  for (const std::size_t at : out_memory_) {
-    DeviceBuffer& buffer = memory_[at];
-    for (std::size_t i = 0; i < buffer.bytes(); i += nans.size())
-      buffer.upload(nans.data(), std::min(nans.size(), buffer.bytes() - i), i);
-  }
+  for (const std::size_t at : out_memory_) fill_nans(memory_[at]);
 }
 
 std::string TuneOperands::wrong() const {

@@ -19,14 +19,23 @@ Problem tuned_part(const Problem&);
 class TuneValues {
  public:
   TuneValues();
-  /// Element i of a rank's tensor (0: input, from 1 on: weights), rounded to the type.
-  [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i) const;
-  /// The first `count` elements of that tensor, as bytes of the type.
-  [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count) const;
+  /// Element i of a rank's tensor (0: input, from 1 on: weights), rounded to the type. `scale`: a
+  /// power of two.
+  [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i, float scale = 1) const;
+  /// The first `count` elements of that tensor, as bytes of the type; a round of them at most.
+  [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count,
+                                  float scale = 1) const;
 
  private:
   std::vector<float> values_;
 };
+
+/// Fills a buffer with `elements` elements: a tensor's first ones, again and again.
+void fill_rounds(DeviceBuffer&, const std::string& first, std::int64_t elements, DType);
+/// Fills it with NaNs.
+void fill_nans(DeviceBuffer&);
+/// How many copies of so many bytes L2 cannot hold, up to a bound.
+std::int64_t copies_beyond_l2(std::int64_t bytes);
 
 class TuneOperands {
  public:

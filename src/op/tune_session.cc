@@ -17,6 +17,7 @@
 #include "core/check.h"
 #include "op/impl.h"
 #include "op/run_plan.h"
+#include "plan/base/expert_product.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/disturbance.h"
 #include "plan/tuning/find_tuning.h"
@@ -56,6 +57,23 @@ Communicator beside(Communicator::Impl& impl) {
   std::iota(all.begin(), all.end(), 0);
   return Communicator::Impl::joined(
       std::make_unique<Communicator::Impl>(impl.group->subgroup(all, o.timeout_s), o));
+}
+
+/// What the first call took; 0: it was not timed to the end.
+double us_of_first(const plan::Halving& found) {
+  for (const plan::CallTime& t : found.times)
+    if (t.index == 0) return t.us;
+  return 0;
+}
+
+/// With one row: so that tiles are timed on the way on which calls get them.
+std::shared_ptr<const plan::TuningTable> table_of(const plan::GroupedProduct& product,
+                                                  plan::GroupedTiling tiling,
+                                                  const Machine& machine) {
+  auto table = std::make_shared<plan::TuningTable>();
+  table->device = plan::device_of(machine, "");
+  table->grouped = {{product, tiling, 0}};
+  return table;
 }
 
 }  // namespace
@@ -108,16 +126,22 @@ std::vector<TuneSession::Candidate> TuneSession::candidates_of(const Problem& p)
   return all;
 }
 
-bool TuneSession::has_memory(const Problem& p, std::optional<TuneOperands>& operands,
+template <class Operands, class Asked>
+bool TuneSession::has_memory(const Asked& asked, std::optional<Operands>& operands,
                              std::string& why) {
   std::string missing;
   try {
-    operands.emplace(member_, p, values_);
+    operands.emplace(member_, asked, values_);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::system) throw;
     missing = e.what();
   }
   why = first_of(missing);
+  return why.empty();
+}
+
+bool TuneSession::steady(const plan::Halving& found, std::string& why) const {
+  why = options_.force ? "" : plan::stray_of(found.first_us, found.last_us);
   return why.empty();
 }
 
@@ -128,40 +152,71 @@ std::optional<TunedProblem> TuneSession::tune(const Problem& problem, double sec
   if (!has_memory(p, operands, why)) return std::nullopt;
   const std::array<Preparation, 1> room{Preparation{p, {}, {}}};
   member_.prepare_more(room);
-  std::vector<Candidate> all = candidates_of(p);
-  const plan::Halving found = timed(all, *operands, seconds);
-  timer_->clear();
-  const Candidate& best = all[found.times.front().index];
-  check(best.plan, p, *operands);
-  why = options_.force ? "" : plan::stray_of(found.first_us, found.last_us);
-  if (!why.empty()) return std::nullopt;
-  TunedProblem row{p, best.plan, found.times.front().us, 0, found.times.size()};
-  for (const plan::CallTime& t : found.times)
-    if (t.index == 0) row.predicted_us = t.us;
-  return row;
+  const std::vector<Candidate> all = candidates_of(p);
+  std::vector<TimedCall> calls;
+  for (const Candidate& c : all)
+    calls.push_back({[&](int i) { run_plan(member_, operands->call(i, timer_->stream()), c.plan); },
+                     c.predicted_us});
+  const plan::Halving found = timed(calls, seconds);
+  const std::size_t best = found.times.front().index;
+  check(*operands, calls[best].run,
+        fmt::format("{}: plan {}", fmt::streamed(p), fmt::streamed(all[best].plan)));
+  if (!steady(found, why)) return std::nullopt;
+  return TunedProblem{p, all[best].plan, found.times.front().us, us_of_first(found),
+                      found.times.size()};
 }
 
-plan::Halving TuneSession::timed(std::vector<Candidate>& all, const TuneOperands& operands,
-                                 double seconds) {
+std::optional<FoundTiles> TuneSession::tune(const AskedTiles& asked, double seconds,
+                                            std::string& why) {
+  std::optional<ExpertOperands> operands;
+  if (!has_memory(asked, operands, why)) return std::nullopt;
+  const plan::GroupedProduct product = plan::expert_product(asked.layer, asked.m, asked.first);
+  Backend& backend = *member_.impl().backend;
+  backend.moe_passes().prepare(product.k);
+  std::vector<plan::GroupedTiling> all{plan::grouped_tiling(product)};
+  for (const plan::GroupedTiling tiling : plan::kGroupedTilings)
+    if (tiling != all.front()) all.push_back(tiling);
+  std::vector<TimedCall> calls;
+  for (const plan::GroupedTiling tiling : all)
+    calls.push_back({[&, tiling](int i) {
+      backend.take_tuning(table_of(product, tiling, backend.machine()));
+      backend.moe_passes().grouped_gemm(operands->call(i, timer_->stream()));
+    }});
+  const plan::Halving found = timed(calls, seconds);
+  const std::size_t best = found.times.front().index;
+  const char* const tiles = plan::shape_of(all[best]).name;
+  check(
+      *operands, calls[best].run,
+      fmt::format("{} of {} tokens: tiles {}", asked.first ? "ag_moe" : "moe_rs", asked.m, tiles));
+  if (!steady(found, why)) return std::nullopt;
+  return FoundTiles{product,
+                    all[best],
+                    {asked.m, asked.first, tiles, found.times.front().us, us_of_first(found),
+                     found.times.size()}};
+}
+
+plan::Halving TuneSession::timed(std::vector<TimedCall>& all, double seconds) {
   const double end_s = seconds > 0 ? now_s() + seconds : HUGE_VAL;
   std::vector<double> predicted_us;
-  for (const Candidate& c : all) predicted_us.push_back(c.predicted_us);
-  return plan::fastest_of(predicted_us, [&](std::size_t i, const plan::Look& look) {
-    Candidate& c = all[i];
-    if (c.about_us == 0) capture(i, c, operands);
+  for (const TimedCall& c : all) predicted_us.push_back(c.predicted_us);
+  const plan::Halving found = plan::fastest_of(predicted_us, [&](std::size_t i,
+                                                                 const plan::Look& look) {
+    TimedCall& c = all[i];
+    if (c.about_us == 0) capture(i, c);
     return sample(i, replays(look.load_us, c.about_us), replays(look.timed_us, c.about_us), end_s);
   });
+  timer_->clear();
+  return found;
 }
 
-void TuneSession::capture(std::size_t number, Candidate& c, const TuneOperands& operands) {
-  const auto call = [&](int i) { run_plan(member_, operands.call(i, timer_->stream()), c.plan); };
+void TuneSession::capture(std::size_t number, TimedCall& c) {
   // First outside of a graph: kernels are loaded. Nobody captures, which may stop a device, while a
   // peer's collective runs.
   member_.barrier();
-  for (const int i : {0, 1}) call(i);
+  for (const int i : {0, 1}) c.run(i);
   member_.synchronize(timer_->stream());
   member_.barrier();
-  timer_->capture(number, kGraphCalls, call);
+  timer_->capture(number, kGraphCalls, c.run);
   sample(number, 1, 1, HUGE_VAL);
   c.about_us = std::max(sample(number, 1, 1, HUGE_VAL).us, 0.1);
 }
@@ -175,13 +230,14 @@ plan::Sample TuneSession::sample(std::size_t number, int load, int timed, double
   return {most[0], most[1] >= 0};
 }
 
-void TuneSession::check(const Plan& plan, const Problem& p, TuneOperands& operands) {
+template <class Operands>
+void TuneSession::check(Operands& operands, const std::function<void(int)>& run,
+                        const std::string& what) {
   operands.poison();
-  run_plan(member_, operands.call(0, timer_->stream()), plan);
+  run(0);
   member_.synchronize(timer_->stream());
   const std::string wrong = first_of(operands.wrong());
-  if (!wrong.empty())
-    raise(ErrorKind::system, "tune: {}: plan {}: {}", fmt::streamed(p), fmt::streamed(plan), wrong);
+  if (!wrong.empty()) raise(ErrorKind::system, "tune: {}: {}", what, wrong);
 }
 
 }  // namespace tilelace::op

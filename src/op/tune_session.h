@@ -3,12 +3,14 @@
 // of tuning stay separate.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/call_timer.h"
+#include "op/tune_experts.h"
 #include "op/tune_operands.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/halving.h"
@@ -29,6 +31,8 @@ class TuneSession {
   /// `why` says so on every rank. Collective. Errors: system (a wrong result), peer, timeout,
   /// usage.
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
+  /// The same of a product of a layer of experts.
+  std::optional<FoundTiles> tune(const AskedTiles&, double seconds, std::string& why);
   /// Other work on a rank's GPU, or throttling; empty: none, or forced. Collective.
   std::string disturbance();
   /// Collective: the largest of all ranks' seconds since the session began.
@@ -38,15 +42,26 @@ class TuneSession {
   struct Candidate {
     Plan plan;
     double predicted_us = 0;
+  };
+  /// A call that is timed, the i-th of a graph.
+  struct TimedCall {
+    std::function<void(int)> run;
+    double predicted_us = 0;
     double about_us = 0;  ///< estimate; 0: no graph yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
-  [[nodiscard]] bool has_memory(const Problem&, std::optional<TuneOperands>&, std::string& why);
-  plan::Halving timed(std::vector<Candidate>&, const TuneOperands&, double seconds);
-  void capture(std::size_t number, Candidate&, const TuneOperands&);
+  /// Makes operands. False, on every rank: one of them has no memory for them.
+  template <class Operands, class Asked>
+  [[nodiscard]] bool has_memory(const Asked&, std::optional<Operands>&, std::string& why);
+  plan::Halving timed(std::vector<TimedCall>&, double seconds);
+  void capture(std::size_t number, TimedCall&);
+  /// Whether the times say anything of these calls; else `why`.
+  [[nodiscard]] bool steady(const plan::Halving&, std::string& why) const;
   /// One sample of a graph, on the slowest rank: `load` replays to warm up, then `timed` replays.
   plan::Sample sample(std::size_t number, int load, int timed, double end_s);
-  void check(const Plan&, const Problem&, TuneOperands&);
+  /// Runs a call on spoilt results and checks them; `what`: for the error. Error: system.
+  template <class Operands>
+  void check(Operands&, const std::function<void(int)>& run, const std::string& what);
   /// The first rank's text that is not empty, on every rank.
   std::string first_of(const std::string& mine);
 

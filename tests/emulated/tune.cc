@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // tune() and first calls that tune, whole, on emulated GPUs: what is kept, who reads it, what a
-// captured call gets. Times mean nothing there.
+// captured call gets, which kernels products of experts launch. Times mean nothing there.
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 #include <stdlib.h>
 
 #include <filesystem>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "backend/cuda/moe/grouped_kernels.h"
+#include "plan/base/expert_product.h"
+#include "plan/tuning/tuned_tiles.h"
+#include "plan/tuning/tuning_draft.h"
 #include "tilelace/tilelace.h"
 
 namespace tilelace {
 namespace {
 
 constexpr int kRanks = 2;
+constexpr std::int64_t kTokens = 8;
+/// Kernels that were launched.
+std::mutex launched_mutex;
+std::set<const void*> launched;
 /// Of which the gate's few tiles have what is predicted.
 constexpr int kCols = 128;
 
@@ -149,8 +159,108 @@ void first_calls(const std::string& cache) {
   expect(!is_tuned(others[0], scatter(48)), "a broken cache to be left out");
 }
 
+MoeLayer small_layer() {
+  MoeLayer l;
+  l.dtype = DType::bf16;
+  l.m = kTokens, l.hidden = 64, l.inner = 32, l.experts = 4, l.top_k = 2;
+  l.replicated = true;
+  return l;
+}
+
+/// What a layer's first half launches of the grouped product.
+std::set<const void*> launched_by(Communicator& c) {
+  const MoeLayer l = small_layer();
+  prepare_moe(c, l);
+  DeviceBuffer x(c, 2 * kTokens * l.hidden), ids(c, 4 * kTokens * l.top_k),
+      weights(c, 4 * kTokens * l.top_k), w(c, 2 * l.experts * 2 * l.inner * l.hidden),
+      map(c, 4 * static_cast<std::size_t>(moe_map_words(l, kTokens))),
+      out(c, 2 * kTokens * l.top_k * l.inner);
+  AgMoeArgs a;
+  a.layer = l, a.m = kTokens;
+  a.x = dense(x.data(), l.dtype, kTokens, l.hidden);
+  a.routing = {ids.data(), Item::i32, static_cast<const float*>(weights.data())};
+  a.weight = dense(w.data(), l.dtype, l.experts * 2 * l.inner, l.hidden);
+  a.map = static_cast<std::int32_t*>(map.data());
+  a.out = dense(out.data(), l.dtype, kTokens * l.top_k, l.inner);
+  launched.clear();
+  ag_moe(c, a);
+  c.synchronize();
+  std::set<const void*> grouped;
+  for (const auto tiling : plan::kGroupedTilings)
+    if (const void* k = cuda::grouped_entry(l.dtype, true, tiling).kernel; launched.contains(k))
+      grouped.insert(k);
+  return grouped;
+}
+
+/// Whose calls take the tiles that tables have, each of them.
+void tiles_of_tables() {
+  const auto product = plan::expert_product(small_layer(), kTokens, true);
+  const auto kernel = [](plan::GroupedTiling t) {
+    return std::set{cuda::grouped_entry(DType::bf16, true, t).kernel};
+  };
+  for (const auto tiling : plan::kGroupedTilings) {
+    auto options = on_gpus();
+    auto one = Communicator::threads(1, options);
+    expect(launched_by(one[0]) == kernel(plan::grouped_tiling(product)), "the rule's tiles");
+    plan::TuningDraft draft("mine", plan::device_of(one[0].machine(), "GPU"));
+    draft.put(product, tiling, {5, 6, 4, ""});
+    options.tuning = plan::tuning_of("mine", draft.text());
+    auto tuned = Communicator::threads(1, options);
+    expect(launched_by(tuned[0]) == kernel(tiling), "the tiles of the table");
+  }
+}
+
+void experts(const std::string& file) {
+  auto members = Communicator::threads(kRanks, on_gpus());
+  on_all(members, [&](Communicator& c) {
+    const MoeLayer layer = small_layer();
+    const std::vector<std::int64_t> sizes = {kTokens, 0, kTokens};
+    TuneOptions o;
+    o.problem_seconds = 0.1;
+    o.force = true;
+    const TuneResult result = tune_experts(c, layer, sizes, o);
+    expect(result.experts.size() == 2 && result.left == 0, "both products of one size");
+    for (const TunedExperts& row : result.experts)
+      expect(row.us > 0 && row.plans > 0 && plan::tiling_named(row.tiles), "tiles and a time");
+    expect(result.experts[0].first && !result.experts[1].first, "the first half first");
+    for (const bool first : {true, false})
+      expect(plan::choose_tiles(plan::expert_product(layer, kTokens, first), c.machine())
+                     .reason.find("tuned: the fastest") == 0,
+             "the communicator to take its rows");
+    expect(tune_experts(c, layer, sizes, o).experts.empty(), "nothing to tune a second time");
+    if (c.rank() == 0) write_tuning(result, file);
+    const auto refused = [&](const MoeLayer& other) {
+      try {
+        tune_experts(c, other, sizes, o);
+      } catch (const Error& e) {
+        return e.kind() == ErrorKind::usage;
+      }
+      return false;
+    };
+    MoeLayer other = layer;
+    other.inner = c.rank() == 0 ? 64 : 32;
+    expect(refused(other), "an error where ranks tune other layers");
+    other = layer;
+    if (c.rank() == 1) other.top_k = 5;
+    expect(refused(other), "an error on all ranks where one cannot");
+  });
+  expect(read_tuning(file)->grouped.size() == 2, "the file to have both rows");
+}
+
 }  // namespace
 }  // namespace tilelace
+
+// Linked in place of the machine's, which it calls.
+extern "C" cudaError_t __real_cudaLaunchKernelExC(  // NOLINT: the linker's names
+    const cudaLaunchConfig_t*, const void*, void**);
+extern "C" cudaError_t __wrap_cudaLaunchKernelExC(  // NOLINT
+    const cudaLaunchConfig_t* config, const void* kernel, void** arguments) {
+  {
+    const std::scoped_lock lock(tilelace::launched_mutex);
+    tilelace::launched.insert(kernel);
+  }
+  return __real_cudaLaunchKernelExC(config, kernel, arguments);
+}
 
 int main() {
   std::string folder = std::filesystem::temp_directory_path() / "tilelace-tune-XXXXXX";
@@ -160,6 +270,8 @@ int main() {
     tilelace::asked_for(folder + "/table.json");
     std::filesystem::create_directory(folder + "/cache");
     tilelace::first_calls(folder + "/cache");
+    tilelace::experts(folder + "/experts.json");
+    tilelace::tiles_of_tables();
     fmt::print("tune: 2 ranks, good\n");
   } catch (const std::exception& e) {
     fmt::print("tune: {}\n", e.what());

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
+#include "plan/base/expert_product.h"
+#include "plan/tuning/tuning_draft.h"
 
 namespace tilelace::cli {
 namespace {
@@ -54,6 +56,18 @@ const BadExperts kBadExperts[] = {
     {"PlannedExpertsWithAPlan", "plan moe_rs --m 8 --model mixtral-8x7b --plan chunk=8",
      "plan: --plan is for other ops, not for moe_rs\n"},
     {"PlannedExpertsOfNoM", "plan moe_rs --model mixtral-8x7b", "plan: moe_rs needs --m\n"},
+    {"PlannedExpertsOnCpusWithATable", "plan moe_rs --m 8 --model mixtral-8x7b --tuning x.json",
+     "--tuning: GPU ranks only, add --backend cuda\n"},
+    {"PlannedExpertsByNoTable",
+     "plan moe_rs --m 8 --model mixtral-8x7b --backend cuda --tuning /nowhere/x.json",
+     "/nowhere/x.json"},
+    {"TunedCandidatesOfExperts", "tune --model mixtral-8x7b --candidates 2",
+     "tune: --candidates is for other ops, not for moe_rs\n"},
+    {"TunedExpertsAmongOthers", "tune moe_rs,gemm_rs --model mixtral-8x7b",
+     "moe_rs,gemm_rs has mixtures of experts and other ops: ask for them in two calls\n"},
+    {"TunedExpertsInFp32", "tune --model mixtral-8x7b --dtype fp32", "tune: --dtype: got fp32"},
+    {"TunedProductsWithExperts", "tune gemm_rs --model minilm-l6 --experts 8",
+     "tune: --experts is for mixtures of experts alone\n"},
     {"RunOfNoExperts", "run moe_rs --model minilm-l6 --m 4", "--model: got \"minilm-l6\""},
     {"RunOfExpertsWithWeights", "run moe_rs --model olmoe-1b-7b --m 4 --weights x",
      "run: --weights is for other ops, not for moe_rs\n"},
@@ -115,6 +129,32 @@ TEST(CliExperts, PlansNameTilesCollectivesAndScratch) {
         "all_reduce: chunks, 3168 workers", "each rank sends 32.0 MiB", "each rank sends 64.0 MiB",
         "192.1 MiB per rank, of both halves: rows 128.0 MiB, tokens 64.0 MiB"})
     EXPECT_NE(many.out.find(part), std::string::npos) << part << many.out;
+}
+
+TEST(CliExperts, PlansSayWhichTableTilesAreOf) {
+  const Machine machine = cuda_machine();
+  plan::TuningDraft draft("", plan::device_of(machine, "a GPU"));
+  MoeLayer l;
+  l.dtype = DType::bf16;
+  l.hidden = 4096, l.inner = 7168, l.experts = 8, l.top_k = 2;
+  draft.put(plan::expert_product(l, 64, true), plan::GroupedTiling::wide, {77, 80, 4, "c"});
+  const std::string file = testing::TempDir() + "tiles.json";
+  std::ofstream(file) << draft.text();
+  const auto planned = [&](const std::string& rest) {
+    return run_command("plan ag_moe --tp 2 --model mixtral-8x7b --backend cuda --wide " + rest).out;
+  };
+  const std::string table = " --tuning " + file;
+  const std::string own = planned("--m 64" + table), near = planned("--m 70" + table);
+  const std::string far = planned("--m 256" + table), none = planned("--m 64 --tuning off");
+  unlink(file.c_str());
+  EXPECT_NE(own.find("tiles    wide: "), std::string::npos) << own;
+  EXPECT_NE(own.find("why      tuned: the fastest measured, 77.0 us"), std::string::npos) << own;
+  EXPECT_NE(near.find("why      tuned: tiles of the nearest row (distance 0.13)"),
+            std::string::npos)
+      << near;
+  EXPECT_NE(far.find("tiles.json has no row near it"), std::string::npos) << far;
+  EXPECT_NE(none.find("why      rule: few rows an expert"), std::string::npos) << none;
+  EXPECT_NE(none.find("tiles    few: "), std::string::npos) << none;
 }
 
 }  // namespace

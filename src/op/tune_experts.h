@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operands for tuning a product of a layer of experts: random values and routings, in enough copies
+// that L2 cannot hold what calls touch, and the expected result.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/grouped_product.h"
+#include "tilelace/communicator.h"
+#include "tilelace/moe.h"
+#include "tilelace/tune.h"
+
+namespace tilelace::op {
+
+class TuneValues;
+
+/// A product to tune: of a layer's first half, or of its second.
+struct AskedTiles {
+  MoeLayer layer;
+  std::int64_t m = 0;
+  bool first = true;
+};
+
+/// The fastest tiles of a product.
+struct FoundTiles {
+  plan::GroupedProduct product;
+  plan::GroupedTiling tiling{};
+  TunedExperts row;
+};
+
+/// Rows of each of this rank's experts as prefix sums, [here + 1]: m tokens choose top_k different
+/// experts each, all alike. The same draw for the same seed.
+std::vector<std::int32_t> uniform_begins(const MoeLayer&, std::int64_t m, std::uint32_t seed);
+
+class ExpertOperands {
+ public:
+  /// Errors: system (memory), usage.
+  ExpertOperands(Communicator&, const AskedTiles&, const TuneValues&);
+
+  /// Arguments of the i-th call of a graph. Valid as long as this object.
+  [[nodiscard]] GroupedGemmArgs call(int i, void* stream) const;
+  /// Fills the first result with NaNs.
+  void poison();
+  /// Checks some rows of the first result against fp64. Empty: right; else what is wrong. The
+  /// stream's work must be done.
+  [[nodiscard]] std::string wrong() const;
+
+ private:
+  struct Set {
+    DeviceBuffer x, out, begins;
+    std::size_t weight = 0;  ///< which copy
+  };
+  [[nodiscard]] std::string wrong_row(std::int64_t expert, std::int64_t row) const;
+
+  Communicator& member_;
+  AskedTiles asked_;
+  plan::GroupedProduct product_;
+  const TuneValues& values_;
+  float weight_scale_;
+  std::vector<DeviceBuffer> weights_;
+  std::vector<Set> sets_;
+  std::vector<std::int32_t> begins_;  ///< of the first set
+  DeviceBuffer scales_, sources_;
+};
+
+}  // namespace tilelace::op
