@@ -40,7 +40,8 @@ constexpr const char* kTuneExamples = R"(Examples:
       What a table changes.
   tilelace tune --model mixtral-8x7b --tp 2
       The tiles of both products of a layer of experts.
-  tilelace tune --tp 2 --merge a.json,b.json --out both.json
+  tilelace tune --merge a.json,b.json --out both.json
+      Needs no GPU.
 Run the same again to go on where it stopped. Ranks use a table that TILELACE_TUNING,
 tilelace.join(tuning=) or CommunicatorOptions::tuning_file names.
 )";
@@ -174,6 +175,8 @@ void add_tune(CLI::App& app, int& exit_code) {
   command->callback([o, command, &exit_code] {
     setenv("TILELACE_TUNING", "off", 1);  // predictions are what is measured; before any thread
     o->session.backend = "cuda";
+    const bool sizes = !o->model.model.empty() || !o->n.empty() || o->k != 0;
+    if (!sizes && o->model.ops.empty() && !o->table.merge.empty()) return merge_tables(o->table);
     const MoeSizes experts{o->model.ops, o->model.model, o->n, o->k};
     if (tunes_experts(experts)) {
       if (o->session.m.empty()) o->session.m = kUsualSizes;

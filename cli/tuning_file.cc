@@ -27,8 +27,11 @@ std::string bytes_of(const std::filesystem::path& file) {
 }  // namespace
 
 TuningFile::TuningFile(std::filesystem::path file, const GpuFacts& gpus)
+    : TuningFile(std::move(file), device_of(gpus)) {}
+
+TuningFile::TuningFile(std::filesystem::path file, const plan::TunedDevice& device)
     : file_(std::move(file)),
-      table_(file_.string(), device_of(gpus),
+      table_(file_.string(), device,
              std::filesystem::exists(file_) ? bytes_of(file_) : std::string()) {}
 
 void TuningFile::put(const Problem& p, const Plan& plan, TunedTimes times) {
@@ -47,12 +50,28 @@ std::size_t TuningFile::merge(const std::filesystem::path& other) {
 
 void TuningFile::write() const { write_text("--out", file_.string(), table_.text()); }
 
-TuningFile open_table(const TuneRequest& request, const GpuFacts& gpus) {
-  TuningFile file(request.out, gpus);
+namespace {
+
+void take_merged(const TuneRequest& request, TuningFile& file) {
   if (!file.note().empty()) fmt::print("note: {}\n", file.note());
   for (const std::string& other : request.merge)
     fmt::print("{}: {} rows added\n", other, file.merge(other));
+}
+
+}  // namespace
+
+TuningFile open_table(const TuneRequest& request, const GpuFacts& gpus) {
+  TuningFile file(request.out, gpus);
+  take_merged(request, file);
   return file;
+}
+
+void merge_tables(const TuneRequest& request) {
+  const std::string& first = request.merge.front();
+  TuningFile file(request.out, plan::tuning_of(first, bytes_of(first))->device);
+  take_merged(request, file);
+  file.write();
+  fmt::print("table: {}, {} rows\n", request.out, file.rows());
 }
 
 void TuneTally::add(double us, double standard_us) {

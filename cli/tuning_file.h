@@ -28,6 +28,7 @@ class TuningFile {
   /// Of these GPUs. A file that is there is gone on with; one of other GPUs, or of another set of
   /// kernels, begins anew, which `note` says. Errors: usage (a file that is no table).
   TuningFile(std::filesystem::path file, const GpuFacts& gpus);
+  TuningFile(std::filesystem::path file, const plan::TunedDevice& device);
 
   [[nodiscard]] const std::string& note() const { return table_.note(); }
   [[nodiscard]] std::size_t rows() const { return table_.rows(); }
@@ -51,6 +52,10 @@ class TuningFile {
 /// The file that is asked for, with the tables that are merged into it; says what became of them.
 /// Errors: as TuningFile.
 TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
+
+/// Merges tables of the same GPUs into the file that is asked for, without GPUs. Errors: as
+/// TuningFile.
+void merge_tables(const TuneRequest&);
 
 /// What was tuned, for the last lines.
 class TuneTally {

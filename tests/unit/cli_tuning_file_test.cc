@@ -113,6 +113,12 @@ TEST_F(TuningFileTest, MergingTakesWhatIsNotThere) {
   others.name = "NVIDIA H100";
   TuningFile c(at("c.json"), others);
   EXPECT_THROW(c.merge(at("a.json")), Error);
+
+  TuneRequest alone;
+  alone.out = at("both.json").string();
+  alone.merge = {at("a.json").string(), at("b.json").string()};
+  merge_tables(alone);
+  EXPECT_EQ(TuningFile(alone.out, two_h200s()).rows(), 2U);
 }
 
 TEST_F(TuningFileTest, AFolderThatIsNotThereIsAnError) {

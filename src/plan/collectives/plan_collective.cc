@@ -91,8 +91,8 @@ void spread_lines(CollectivePlan& p, Index units, Index most) {
 void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
                    const CollectiveMachine& machine, const CollectiveOptions& o) {
   const Index each = machine.gpu ? kChunkWorkers : 1;  // workers of a CTA
-  const bool pairs = p.direct && c.ranks == 2;         // of units, which a lane adds together
-  const Index grain = !machine.gpu ? 1 : pairs ? 2 * kLineGroup : kLineGroup;
+  // A lane takes two units at a time in direct calls.
+  const Index grain = !machine.gpu ? 1 : p.direct ? 2 * kLineGroup : kLineGroup;
   const Index full = machine.gpu ? kFullChunk : kMostChunk;
   const Index staged = machine.staged_bytes > 0 ? machine.staged_bytes : staged_bytes(c.ranks);
   const Index room =
@@ -103,8 +103,8 @@ void spread_chunks(CollectivePlan& p, const CollectiveCall& c, Index units,
   most = std::clamp<Index>(room / (grain * each) * each, each, most);
   if (machine.gpu) most = even(most / each) * each;
   const Index half = even(std::max<Index>(most / each / 2, 1)) * each;
-  if (machine.gpu && units <= half * full) most = half;
-  const bool few = machine.gpu && !pairs && units < kFewRounds * most * full;
+  if (machine.gpu && !p.direct && units <= half * full) most = half;
+  const bool few = machine.gpu && !p.direct && units < kFewRounds * most * full;
   Index chunk = o.chunk ? ceil_div(*o.chunk, kUnitBytes) : up_to(ceil_div(units, most), grain);
   if (!o.chunk) chunk = std::min(chunk, few ? kShortChunk : full);
   p.chunk = std::clamp<Index>(chunk, 1, std::max<Index>(1, std::min(kMostChunk, room / most)));
