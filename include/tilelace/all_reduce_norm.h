@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce, the residual and RMSNorm of the sum as one call.
+// A sum over the ranks, the addition of a residual and RMSNorm, in one call.
 #pragma once
 #include <cstdint>
 
@@ -42,11 +42,11 @@ struct AllReduceNormArgs {
 ///   r = 1 / sqrt(squares * (1 / n) + eps), rounded once; v = (h * r) * weight; normed = v, rounded
 ///   quantised = v * (1 / scale) as e4m3, at most 448, NaN stays NaN
 ///   scale of token and block: the largest |v| / 448, at least 2^-126
-/// Collective. Streams, captures and prepare_collectives are as in collectives.h. Traffic: of one
-/// shot. Errors: as all_reduce. Options: `shots` must be 1; chunks are rounded up to whole rows.
+/// Collective. Streams, captures and prepare_collectives are as in collectives.h. Traffic and
+/// errors: as one-shot all_reduce. Options: `shots` must be 1; chunks are rounded up to whole rows.
 void all_reduce_norm(Communicator&, const AllReduceNormArgs&, const CollectiveOptions& = {});
 
-/// Says how such a call would run. Local. Errors: usage.
+/// Says how all_reduce_norm would run with these arguments. Local. Errors: usage.
 std::string describe_all_reduce_norm(const Communicator&, const AllReduceNormArgs&,
                                      const CollectiveOptions& = {});
 

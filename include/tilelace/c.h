@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The C API: the C++ one with handles and status codes. The C++ headers say what calls do, which
- * are collective, and their shapes, alignment and traffic (communicator.h, ops.h, plan.h,
+/* The C API: handles and status codes over the C++ API. The C++ headers describe the calls, which
+ * of them are collective, and their shapes, alignment and traffic (communicator.h, ops.h, plan.h,
  * collectives.h, all_reduce_norm.h, moe.h).
  * A whole program: examples/ag_gemm.c.
  *
- * Structs with a struct_size: set the whole struct to 0, then struct_size to its sizeof, then the
- * fields. A program that was compiled with an older header keeps working: fields that its structs
- * lack have their defaults. A program with a newer header works unless it uses a new field; then
- * the call is a usage error. tilelace_tensor never changes.
+ * In a struct that has a struct_size, first set all bytes to 0, then struct_size to the struct's
+ * sizeof, then the fields. A program that was compiled with an older header keeps working: the
+ * library uses defaults for fields that the older structs lack. A program with a newer header works
+ * unless it uses a new field; then the call is a usage error. tilelace_tensor never changes.
  *
- * Only in C++: tune(), PlanOptions (calls run as the planner says; tilelace_query_plan prints the
- * plan) and plans without a communicator (make_plan), the options `checked` and `multicast`,
- * from_sockets, machine() and findings(), a limit for synchronize other than 300 s, check_call and
- * refuse, gemm_only and collective_only, describe_collective and describe_all_reduce_norm. */
+ * These are in the C++ API only: tune(), PlanOptions (calls run as the planner says;
+ * tilelace_query_plan prints the plan) and plans without a communicator (make_plan), the options
+ * `checked` and `multicast`, from_sockets, machine() and findings(), a limit for synchronize other
+ * than 300 s, check_call and refuse, gemm_only and collective_only, describe_collective and
+ * describe_all_reduce_norm. */
 #ifndef TILELACE_C_H
 #define TILELACE_C_H
 #include <stddef.h>
@@ -43,7 +44,7 @@ typedef enum tilelace_dtype {
   TILELACE_FP32 = 2  /**< IEEE single, 4 bytes; CPU ranks only */
 } tilelace_dtype;
 
-/** Where a rank's tensors are: TILELACE_CPU, or TILELACE_CUDA for one GPU per rank. */
+/** Where a rank keeps its tensors: TILELACE_CPU, or TILELACE_CUDA with one GPU per rank. */
 typedef enum tilelace_device { TILELACE_CPU = 0, TILELACE_CUDA = 1 } tilelace_device;
 
 /** The ops of tilelace/ops.h; docs/ops.md has their operands. */
@@ -62,8 +63,8 @@ typedef enum tilelace_activation {
   TILELACE_ACT_SWIGLU = 4     /**< ag_gemm with two weights: silu(gate) * up, one output */
 } tilelace_activation;
 
-/** A row-major matrix [rows, cols] that the caller owns. data NULL: absent, or empty.
- * Alignment: data and the bytes of a stride are multiples of 16. */
+/** A row-major matrix [rows, cols] that the caller owns. data NULL: absent, or empty. Alignment:
+ * data and the stride in bytes are multiples of 16. */
 typedef struct tilelace_tensor {
   void* data;    /**< the first element; GPU ranks: device memory */
   int32_t dtype; /**< a tilelace_dtype */
@@ -71,7 +72,8 @@ typedef struct tilelace_tensor {
   int64_t rows, cols, stride;
 } tilelace_tensor;
 
-/** Zeros are the defaults: workers by cores, timeout 10 s, no emulated link, CPU ranks. */
+/** All zeros: the defaults, which are workers by the number of cores, 10 s timeout, no emulated
+ * link and CPU ranks. */
 typedef struct tilelace_options {
   size_t struct_size;      /**< sizeof(tilelace_options), bytes */
   int32_t workers;         /**< CPU ranks: compute threads per rank; 0: cores / ranks */
@@ -81,23 +83,23 @@ typedef struct tilelace_options {
   double link_latency_s;   /**< CPU ranks: emulated wire, seconds per transfer */
   int32_t device;          /**< a tilelace_device */
   int32_t gpu;             /**< 0: chosen by rank or launcher; g > 0: device g - 1 */
-  /** GPU ranks: file of a table of measured plans, "off" for none; NULL: that of TILELACE_TUNING,
-   * or the installed ones. */
+  /** GPU ranks: the file of a table of measured plans, or "off" for no table. NULL: the file that
+   * TILELACE_TUNING names, or else the installed tables. */
   const char* tuning;
   double autotune_seconds; /**< GPU ranks: time in which a first call may tune; 0: off */
   const char* cache;       /**< GPU ranks: a folder that keeps tuned plans; NULL: none */
   int32_t deterministic;   /**< boolean; needs autotune_seconds 0 */
 } tilelace_options;
 
-/** One entry of prepare; num_rows 0: m split evenly. */
+/** One problem of tilelace_prepare. num_rows 0: m is split evenly. */
 typedef struct tilelace_problem {
   size_t struct_size; /**< sizeof(tilelace_problem), bytes */
   int32_t op;         /**< a tilelace_op */
-  /** m: rows of all ranks together, the most of any call; k: length of this rank's sum. */
+  /** m: the most rows that a call will have, over all ranks; k: length of this rank's sum. */
   int64_t m, k;
   int32_t dtype;      /**< a tilelace_dtype */
   int32_t activation; /**< a tilelace_activation */
-  /** Booleans. bias: adds one; return_gathered: ag_gemm also returns the gathered a. */
+  /** Booleans. bias: calls add a bias; return_gathered: ag_gemm also returns the gathered a. */
   int32_t bias, return_gathered;
   int32_t residual;               /**< boolean; gemm_rs and gemm_ar */
   const tilelace_tensor* weights; /**< num_weights of [n_i, k] */
@@ -141,7 +143,7 @@ typedef struct tilelace_operand {
   tilelace_tensor tensor; /**< shaped as docs/ops.md says */
 } tilelace_operand;
 
-/** A call of any op; operands in any order, those of one name in their own order. */
+/** A call of any op. Operands may come in any order; several of the same name stay in sequence. */
 typedef struct tilelace_call_args {
   size_t struct_size;               /**< sizeof(tilelace_call_args), bytes */
   const char* op;                   /**< "ag_gemm", "gemm_rs", "gemm_ar" */
@@ -154,7 +156,8 @@ typedef struct tilelace_call_args {
   void* stream;                     /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_call_args;
 
-/** Element type of a collective. Collectives that only move take any type of the same width. */
+/** Element type of a collective. Collectives that only move elements take any type of the same
+ * width. */
 typedef enum tilelace_item {
   TILELACE_ITEM_BF16 = 0, /**< bfloat16, 2 bytes */
   TILELACE_ITEM_FP16 = 1, /**< IEEE half, 2 bytes */
@@ -190,7 +193,7 @@ typedef struct tilelace_collective_args {
   int64_t chunk;         /**< bytes that a worker moves at a time */
 } tilelace_collective_args;
 
-/** Whether all_reduce_norm quantises to e4m3, and with which scale. */
+/** Whether all_reduce_norm quantises its result to e4m3, and by which scale. */
 typedef enum tilelace_norm_quant {
   TILELACE_QUANT_NONE = 0,  /**< nothing */
   TILELACE_QUANT_TOKEN = 1, /**< with one scale per row */
@@ -198,8 +201,8 @@ typedef enum tilelace_norm_quant {
   TILELACE_QUANT_GIVEN = 3  /**< with one scale, which is read */
 } tilelace_norm_quant;
 
-/** Arguments of all_reduce, residual and RMSNorm (tilelace/all_reduce_norm.h). lines, workers,
- * chunk: 0 leaves the choice to the planner. */
+/** Arguments of tilelace_all_reduce_norm (tilelace/all_reduce_norm.h). lines, workers, chunk: 0
+ * leaves the choice to the planner. */
 typedef struct tilelace_all_reduce_norm_args {
   size_t struct_size;   /**< sizeof(tilelace_all_reduce_norm_args), bytes */
   const void* x;        /**< [m, n] */
@@ -220,7 +223,7 @@ typedef struct tilelace_all_reduce_norm_args {
   int64_t chunk;        /**< bytes that a worker moves at a time: whole rows */
 } tilelace_all_reduce_norm_args;
 
-/** What becomes of an expert's product: tilelace::ExpertActivation. */
+/** The function applied to an expert's product: tilelace::ExpertActivation. */
 typedef enum tilelace_expert_activation {
   TILELACE_EXPERT_NONE = 0,          /**< the product as it is */
   TILELACE_EXPERT_GELU = 1,          /**< GELU by the error function */
@@ -246,7 +249,7 @@ typedef struct tilelace_grouped_gemm_args {
   void* stream;           /**< GPUs: a cudaStream_t; NULL: the default stream */
 } tilelace_grouped_gemm_args;
 
-/** A mixture of experts, as tilelace::MoeLayer: equal on every rank, except inner, first, here. */
+/** A layer of experts, as tilelace::MoeLayer: equal on every rank, except inner, first and here. */
 typedef struct tilelace_moe_layer {
   size_t struct_size;      /**< sizeof(tilelace_moe_layer), bytes */
   int32_t dtype;           /**< a tilelace_dtype */
@@ -308,27 +311,27 @@ typedef struct tilelace_device_buffer tilelace_device_buffer;
 const char* tilelace_version(void);
 /** TILELACE_API_VERSION of the header that the library was compiled with. */
 int32_t tilelace_api_version(void);
-/** Text of this thread's last error. Never NULL. Valid until the thread's next call: print it, or
- * copy it, before that. */
+/** Text of this thread's last error. Never NULL. Print or copy the text before the thread's next
+ * call, which invalidates it. */
 const char* tilelace_last_error(void);
 /** "ok", "usage", "system", "peer" or "timeout"; "unknown" for another number. Never NULL. */
 const char* tilelace_status_name(tilelace_status status);
 
-/** All ranks of a group in this process, one thread per rank. Fills out[0 .. ranks - 1]. options
- * may be NULL here and below. Local. Errors: usage, system. */
+/** Makes a group whose ranks are threads of this process. Fills out[0 .. ranks - 1], one per rank.
+ * options may be NULL, also in the functions below. Local. Errors: usage, system. */
 tilelace_status tilelace_communicator_threads(int32_t ranks, const tilelace_options* options,
                                               tilelace_communicator** out);
-/** This process as one rank of a group of processes of one host and user, which meet in
- * `directory` (made if absent). Collective. Errors: usage, system, timeout, peer. */
+/** Joins this process, as one rank, to a group of processes of one user on one host. They meet in
+ * `directory`, which is made if absent. Collective. Errors: usage, system, timeout, peer. */
 tilelace_status tilelace_communicator_process(int32_t rank, int32_t ranks, const char* directory,
                                               const tilelace_options* options,
                                               tilelace_communicator** out);
-/** This process as the rank that torchrun, mpirun or `tilelace launch` assigned. Collective.
- * Errors: usage (no launcher, several hosts), system, timeout, peer. */
+/** Joins this process as the rank that torchrun, mpirun or `tilelace launch` assigned to it.
+ * Collective. Errors: usage (no launcher, several hosts), system, timeout, peer. */
 tilelace_status tilelace_communicator_launched(const tilelace_options* options,
                                                tilelace_communicator** out);
-/** A communicator over the listed ranks, in their new order, with nothing prepared. Collective over
- * the listed ranks only. Errors: usage, system, peer, timeout. */
+/** Makes a communicator over the listed ranks, numbered in the order of the list, with nothing
+ * prepared. Collective over the listed ranks only. Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_communicator_subgroup(tilelace_communicator* communicator,
                                                const int32_t* ranks, size_t num_ranks,
                                                tilelace_communicator** out);
@@ -340,17 +343,18 @@ tilelace_status tilelace_communicator_rank(const tilelace_communicator* communic
 /** *size: the number of ranks in the group. Local. Errors: usage (NULL). */
 tilelace_status tilelace_communicator_size(const tilelace_communicator* communicator,
                                            int32_t* size);
-/** Waits until every rank has called it; GPU ranks: threads, not streams. Collective.
- * Errors: peer, timeout. */
+/** Waits until every rank has made this call. On GPU ranks only the threads wait, not the streams.
+ * Collective. Errors: peer, timeout. */
 tilelace_status tilelace_communicator_barrier(tilelace_communicator* communicator);
-/** GPU ranks: waits at most 300 s for the work in the stream (a cudaStream_t), and returns its
- * errors. CPU ranks: returns at once. Local. Errors: usage, system, peer, timeout. */
+/** GPU ranks: waits at most 300 s for the work in the stream (a cudaStream_t) and returns the
+ * errors of that work. CPU ranks: returns at once. Local. Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_synchronize(tilelace_communicator* communicator, void* stream);
 /** Ends every wait of the group, on every rank, with an error of kind peer. Local, any thread. NULL
  * is allowed. */
 void tilelace_communicator_abort(tilelace_communicator* communicator);
-/** Communicator::prepare: sizes staging, packs the weights; replaces what was prepared before.
- * Collective, the same problems on every rank. Errors: usage, system, peer, timeout. */
+/** Allocates staging for these problems and packs the weights, as Communicator::prepare. Replaces
+ * what was prepared before. Collective, the same problems on every rank. Errors: usage, system,
+ * peer, timeout. */
 tilelace_status tilelace_prepare(tilelace_communicator* communicator,
                                  const tilelace_problem* problems, size_t num_problems);
 /** As tilelace_prepare, but keeps what was prepared before. Collective. Errors: the same. */
@@ -364,44 +368,44 @@ tilelace_status tilelace_prepare_more(tilelace_communicator* communicator,
  * tilelace_synchronize. */
 tilelace_status tilelace_ag_gemm(tilelace_communicator* communicator,
                                  const tilelace_ag_gemm_args* args);
-/** out [m_r, n]: this rank's rows of act(sum over ranks of x [m, k] * weight^T + bias), or of the
- * sum + bias + residual. Collective, in the stream, aligned and with errors as tilelace_ag_gemm.
- * Traffic: (m - m_r) * n partials leave each rank. More in tilelace/ops.h, gemm_rs. */
+/** out [m_r, n]: this rank's rows of act(sum over ranks of x [m, k] * weight^T + bias), or of (sum
+ * + bias + residual). Collective. Stream, alignment and errors: as tilelace_ag_gemm. Traffic: (m -
+ * m_r) * n partials leave each rank. More in tilelace/ops.h, gemm_rs. */
 tilelace_status tilelace_gemm_rs(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
-/** out [m, n]: all rows of the same sum, the same bits on every rank. Collective, in the stream,
- * aligned and with errors as tilelace_ag_gemm. Traffic: (ranks - 1) / ranks * m * n partials and as
- * many results leave each rank. More in tilelace/ops.h, gemm_ar. */
+/** out [m, n]: all rows of the sum that tilelace_gemm_rs scatters, bitwise equal on every rank.
+ * Collective. Stream, alignment and errors: as tilelace_ag_gemm. Traffic: (ranks - 1) / ranks * m
+ * * n partials and as many results leave each rank. More in tilelace/ops.h, gemm_ar. */
 tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
-/** Calls the op that args->op names, as the three above. Collective. Errors: as
+/** Calls the op that args->op names, as the three functions above do. Collective. Errors: as
  * tilelace_ag_gemm. */
 tilelace_status tilelace_call(tilelace_communicator* communicator, const tilelace_call_args* args);
 
-/** Allocates the staging of collectives, once. The first one does it too, but not in a capture.
- * Collective.
+/** Allocates the staging of collectives, once. The first collective does so itself, but cannot
+ * while the stream is being captured. Collective.
  * Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_prepare_collectives(tilelace_communicator* communicator);
-/** out [count] = the sum (or avg, max) of all ranks' in [count], the same bits on every rank.
+/** out [count] = the sum (or avg, max) of all ranks' in [count], bitwise equal on every rank.
  * Collective. CPU ranks: blocking. GPU ranks: enqueued on args->stream. Alignment: an element; 16
  * bytes are faster. Traffic: tilelace/collectives.h. Errors: usage, system, peer, timeout; GPU
  * ranks: those that depend on peers come from the next call or tilelace_synchronize. */
 tilelace_status tilelace_all_reduce(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
-/** out [sum of counts] = every rank's in [counts[rank]], in rank order. Collective, in the stream,
- * aligned, with traffic and errors as tilelace_all_reduce. */
+/** out [sum of counts] = the in [counts[rank]] of every rank, in rank order. Collective. Stream,
+ * alignment, traffic and errors: as tilelace_all_reduce. */
 tilelace_status tilelace_all_gather(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
-/** out [counts[rank]] = this rank's part of the sum of all ranks' in [sum of counts]. Collective,
- * in the stream, aligned, with traffic and errors as tilelace_all_reduce. */
+/** out [counts[rank]] = this rank's part of the sum of all ranks' in [sum of counts]. Collective.
+ * Stream, alignment, traffic and errors: as tilelace_all_reduce. */
 tilelace_status tilelace_reduce_scatter(tilelace_communicator* communicator,
                                         const tilelace_collective_args* args);
-/** Sends each rank its part of in [sum of counts]; out [sum of takes] = what came, in rank order.
- * Collective, in the stream, aligned, with traffic and errors as tilelace_all_reduce. */
+/** Sends each rank its part of in [sum of counts]; out [sum of takes] = the parts received, in rank
+ * order. Collective. Stream, alignment, traffic and errors: as tilelace_all_reduce. */
 tilelace_status tilelace_all_to_all(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
-/** Adds x of all ranks and the residual, normalises each row; the same bits on every rank.
- * Collective, in the stream and with errors as tilelace_all_reduce. Alignment: 16 bytes, scales 4.
+/** Adds x of all ranks and the residual, then normalises each row. Results are bitwise equal on
+ * every rank. Collective. Stream and errors: as tilelace_all_reduce. Alignment: 16 bytes, scales 4.
  * Traffic: (ranks - 1) * m * n elements leave each rank. More in tilelace/all_reduce_norm.h. */
 tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
                                          const tilelace_all_reduce_norm_args* args);
@@ -410,55 +414,56 @@ tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
  * tensors: blocking. GPU tensors: enqueued on the stream. Alignment: 16 bytes. Traffic: none.
  * Errors: usage. */
 tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args);
-/** Makes staging and scratch of this layer and smaller ones. Collective. Errors: usage, system,
- * peer, timeout. */
+/** Allocates the staging and scratch memory that this layer and all smaller ones need. Collective.
+ * Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_prepare_moe(tilelace_communicator* communicator,
                                      const tilelace_moe_layer* layer);
-/** *words = 32-bit words of the map of a call with m tokens. Local. Errors: usage. */
+/** *words = size, in 32-bit words, of the map of a call with m tokens. Local. Errors: usage. */
 tilelace_status tilelace_moe_map_words(const tilelace_moe_layer* layer, int64_t m, int64_t* words);
-/** Gathers tokens and their routing, orders rows by expert, multiplies them. Collective. CPU ranks:
- * blocking. GPU ranks: enqueued on the stream. Alignment: 16 bytes. Traffic: (ranks - 1) * m_r *
- * hidden elements leave each rank. Errors: usage, system, peer, timeout. */
+/** Gathers tokens and their routing, orders the rows by expert and multiplies them by the weights.
+ * Collective. CPU ranks: blocking. GPU ranks: enqueued on the stream. Alignment: 16 bytes.
+ * Traffic: (ranks - 1) * m_r * hidden elements leave each rank. Errors: usage, system, peer,
+ * timeout. */
 tilelace_status tilelace_ag_moe(tilelace_communicator* communicator,
                                 const tilelace_ag_moe_args* args);
-/** Multiplies the rows, adds each token's, and scatters the sum over the ranks. Collective,
- * blocking and aligned as tilelace_ag_moe. Traffic: (m - m_r) * hidden elements leave each rank.
- * Errors: as tilelace_ag_moe. */
+/** Multiplies the rows by the second weights, adds the rows of each token, and scatters the sums
+ * over the ranks. Collective. Stream and alignment: as tilelace_ag_moe. Traffic: (m - m_r) * hidden
+ * elements leave each rank. Errors: as tilelace_ag_moe. */
 tilelace_status tilelace_moe_rs(tilelace_communicator* communicator,
                                 const tilelace_moe_reduce_args* args);
-/** As tilelace_moe_rs, but every rank gets all tokens' sums. Collective, blocking and aligned as
- * tilelace_ag_moe. Traffic: that of tilelace_all_reduce of m * hidden elements. Errors: as
- * tilelace_ag_moe. */
+/** As tilelace_moe_rs, but every rank gets the sums of all tokens. Collective. Stream and
+ * alignment: as tilelace_ag_moe. Traffic: that of tilelace_all_reduce of m * hidden elements.
+ * Errors: as tilelace_ag_moe. */
 tilelace_status tilelace_moe_ar(tilelace_communicator* communicator,
                                 const tilelace_moe_reduce_args* args);
 
-/** Writes the plan and its reason as text, at most size - 1 bytes and a 0; size 0: writes nothing.
- * *needed (may be NULL): the length in bytes of the whole text, without the 0. Local. Errors:
- * usage. */
+/** Writes the plan and the planner's reason as text: at most size - 1 bytes and a final 0, or
+ * nothing if size is 0. *needed (may be NULL): the length in bytes of the whole text, without the
+ * 0. Local. Errors: usage. */
 tilelace_status tilelace_query_plan(const tilelace_communicator* communicator,
                                     const tilelace_problem* problem, char* text, size_t size,
                                     size_t* needed);
 
-/** Zero-filled memory of equal size on every rank, which every rank can reach. Collective.
- * Errors: usage (sizes differ), system, peer, timeout. */
+/** Allocates zero-filled memory of equal size on every rank. Every rank can read and write all
+ * parts. Collective. Errors: usage (sizes differ), system, peer, timeout. */
 tilelace_status tilelace_buffer_create(tilelace_communicator* communicator, size_t bytes,
                                        tilelace_buffer** out);
-/** Gives up this rank's handle; the memory is freed with the last one. Work on it must be done.
- * Local. NULL is allowed. */
+/** Frees this rank's handle; the memory is freed with the last handle. All work on the memory must
+ * have finished. Local. NULL is allowed. */
 void tilelace_buffer_destroy(tilelace_buffer* buffer);
-/** *address: that rank's part, as an address on this rank. Local. Errors: usage (no such rank). */
+/** *address: where this rank finds the part of `rank`. Local. Errors: usage (no such rank). */
 tilelace_status tilelace_buffer_peer(const tilelace_buffer* buffer, int32_t rank, void** address);
 
-/** Zero-filled memory for the rank's tensors: on its GPU, or on the host for CPU ranks. Local.
- * Errors: usage, system. */
+/** Allocates zero-filled memory for the rank's tensors: on its GPU, or on the host for CPU ranks.
+ * Local. Errors: usage, system. */
 tilelace_status tilelace_device_buffer_create(tilelace_communicator* communicator, size_t bytes,
                                               tilelace_device_buffer** out);
-/** Frees it; work on it must be done. Local. NULL is allowed. */
+/** Frees the buffer. All work on it must have finished. Local. NULL is allowed. */
 void tilelace_device_buffer_destroy(tilelace_device_buffer* buffer);
-/** Its first byte, aligned to 256 bytes; NULL for NULL. Local. */
+/** The buffer's first byte, aligned to 256 bytes; NULL if `buffer` is NULL. Local. */
 void* tilelace_device_buffer_data(const tilelace_device_buffer* buffer);
-/** Copies host memory into the buffer, at byte `offset`. Local, blocking; does not wait for streams
- * of the caller. Errors: usage (beyond the buffer), system. */
+/** Copies host memory into the buffer, at byte `offset`. Local, blocking; does not wait for work in
+ * the caller's streams. Errors: usage (beyond the buffer), system. */
 tilelace_status tilelace_device_buffer_upload(tilelace_device_buffer* buffer, const void* from,
                                               size_t bytes, size_t offset);
 /** Copies the buffer, from byte `offset`, into host memory. Local, blocking; call

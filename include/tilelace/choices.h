@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0
-// What a plan chooses among. Separate from plan.h because kernels need only these.
+// SPDX-License-Identifier: Apache-2.0 The enums that plans are made of. Separate from plan.h
+// because kernels need only these.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,20 +16,20 @@ enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
 /// How a call runs. `fused`: tiles and transfers in one schedule. `medium`: one GEMM per shard,
 /// overlapped with the transfers of the others. `unfused`: collective and GEMM one after the other.
 enum class Path : std::uint8_t { fused, medium, unfused };
-/// Who sends to whom. `mesh`: every rank to every other one, each beginning with its next rank.
-/// `ring`: every rank to the next one. `two_level`: several nodes with equally many ranks.
+/// Who sends to whom. `mesh`: every rank to every other one, beginning with the next rank. `ring`:
+/// every rank to the next one. `two_level`: within and between nodes that have equally many ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
 /// `store`: the workers that compute. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory adds
-/// partial sums as they come (GPU ranks, gemm_rs): the last bits of a sum differ from run to run.
-/// `multimem`: the NVLink switch adds the partial sums of all ranks and stores the result on all
-/// (GPU ranks, gemm_ar), in the switch's order. More in transport_table.h.
+/// partial sums as they arrive (GPU ranks, gemm_rs), so the last bits of a sum differ from run to
+/// run. `multimem`: the NVLink switch adds the partial sums of all ranks and stores the result on
+/// all (GPU ranks, gemm_ar), in the switch's order. More in transport_table.h.
 enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
 
-/// Where a rank's tensors are and its products run: `cpu`, or `cuda` for one GPU per rank.
+/// Where a rank keeps its tensors and computes: `cpu`, or `cuda` with one GPU per rank.
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// The op's name, as the command and records spell it. Errors: none; unknown values have a text.
+/// The op's name, as the command and records spell it. Errors: none; unknown values have one, too.
 std::string_view name_of(Op);
 /// The activation's name. Errors: none, as for ops.
 std::string_view name_of(Activation);

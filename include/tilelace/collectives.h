@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives without a GEMM: all_reduce, all_gather, reduce_scatter, all_to_all. Tensors are
-// contiguous and counted in elements; sizes need not be prepared.
+// contiguous, and their sizes are given in elements. No size needs to be prepared.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace tilelace {
 
 class Communicator;
 
-/// `all_reduce`, `all_gather`, `reduce_scatter` and `all_to_all`, as NCCL and MPI have them.
+/// The collectives `all_reduce`, `all_gather`, `reduce_scatter` and `all_to_all` of NCCL and MPI.
 enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
 /// How elements are combined. `sum`; `avg`: the sum, divided by the number of ranks before the one
 /// rounding, floats only; `max`: the largest.
@@ -69,12 +69,12 @@ std::string_view name_of(Reduction);
 /// Arguments of one call. Ranks make the same calls in the same order.
 /// Counts are in elements; `counts` has one entry, equal on every rank, or one per rank:
 ///   all_reduce      {count}: in and out [count]
-///   all_gather      size of each rank's part: in [counts[rank]], out [sum of counts], by rank
-///   reduce_scatter  size of each rank's part: in [sum of counts], by rank, out [counts[rank]]
-///   all_to_all      what goes to each rank: in [sum of counts], out [sum of takes], by rank
-/// In an all_to_all, what rank a sends to rank b must be what b takes from a.
-/// A count may be 0. In place: all_reduce with out == in; all_gather with `in`, and reduce_scatter
-/// with `out`, at its place in the larger tensor. Otherwise in and out must not overlap.
+///   all_gather      size of each rank's part: in [counts[rank]], out [sum of counts] by rank
+///   reduce_scatter  size of each rank's part: in [sum of counts] by rank, out [counts[rank]]
+///   all_to_all      size of each rank's share of `in` [sum of counts]; out [sum of takes], by rank
+/// In an all_to_all, rank b must take as many elements from a as a sends to b. A count may be 0. In
+/// place: all_reduce with out == in; all_gather with `in`, and reduce_scatter with `out`, at its
+/// place in the larger tensor. Otherwise in and out must not overlap.
 struct CollectiveArgs {
   const void* in = nullptr;                   ///< aligned to an element; to 16 bytes it is faster
   void* out = nullptr;                        ///< the same
@@ -86,54 +86,54 @@ struct CollectiveArgs {
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
-/// How a call runs. Empty: the planner chooses. Equal on every rank.
+/// How a call runs; equal on every rank. The planner chooses what is left empty.
 struct CollectiveOptions {
-  /// true: lines, small units that carry their own flag, for few bytes (docs/collectives.md);
-  /// false: chunks, each followed by a flag.
+  /// true: send lines, small units that hold their own flag, good for few bytes
+  /// (docs/collectives.md); false: send chunks, each followed by a flag.
   std::optional<bool> lines;
-  std::optional<int> shots;           ///< all_reduce: 1, one-shot: all ranks add all; 2, two-shot
-  std::optional<int> workers;         ///< GPUs: most CTAs, for calls that run beside GEMMs
+  std::optional<int> shots;           ///< all_reduce: 1 (one-shot: each rank adds all) or 2
+  std::optional<int> workers;         ///< GPUs: limit of CTAs, for calls that run beside GEMMs
   std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 
   bool operator==(const CollectiveOptions&) const = default;
 };
 
 /// Allocates the staging of collectives on this communicator; later calls do nothing. The first
-/// collective does it too, but not in a capture: call this before. Collective. Memory: a fixed
+/// collective does so itself, but not in a capture: call this before. Collective. Memory: a fixed
 /// number of bytes per rank for all sizes (docs/collectives.md). Errors: usage (more than 8 ranks
 /// on GPUs, ranks that share a GPU), system, peer, timeout.
 void prepare_collectives(Communicator&);
 
 /// out [count] = the sum (avg, max) over ranks of in [count], the same bits on every rank.
 /// Sums run in fp32 (integers: in their own type, they wrap around) in rank order and are rounded
-/// once: the same bits in every form, at every size and in every run. At most 8 ranks on GPUs.
-/// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, after what is in it; what
-/// comes later in the stream sees `out` whole and may write `in`. Use one stream at a time per
+/// once: bitwise equal for all options, at every size and in every run. At most 8 ranks on GPUs.
+/// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream after the work in it; later
+/// work in the stream sees the whole `out` and may write `in`. Use one stream at a time per
 /// communicator, also for its fused ops. May be captured. Alignment: an element (faster: 16 bytes).
-/// Traffic: 2 (ranks - 1) / ranks of the bytes leave each rank, or (ranks - 1) times the bytes in
-/// one shot; lines take twice the bytes.
+/// Traffic: each rank sends 2 (ranks - 1) / ranks times the bytes, in one shot (ranks - 1) times;
+/// lines double the traffic.
 /// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any result
-/// is written), system (memory for staging), peer, timeout; on GPUs those that depend on peers come
-/// from the next call or synchronize().
+/// is written), system (memory for staging), peer, timeout; on GPUs the next call or synchronize()
+/// throws errors that depend on peers.
 void all_reduce(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// out [sum of counts] = every rank's in [counts[rank]], in rank order. Collective; stream,
-/// alignment and errors are as for all_reduce. Traffic: (ranks - 1) times the own part leaves each
-/// rank; lines take twice the bytes.
+/// alignment and errors are as for all_reduce. Traffic: each rank sends its part (ranks - 1) times;
+/// lines double the traffic.
 void all_gather(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// out [counts[rank]] = this rank's part of the sum over ranks of in [sum of counts]. Collective;
 /// sums, stream, alignment and errors are as for all_reduce. Traffic: all but the own part of `in`
-/// leaves each rank; lines take twice the bytes.
+/// leaves each rank; lines double the traffic.
 void reduce_scatter(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Sends each rank its part of in [sum of counts]; out [sum of takes] has what came, in rank order.
-/// Collective; stream, alignment and errors are as for all_reduce. Where two ranks' counts and
-/// takes do not match, other ranks may have written a part of `out`. Traffic: all but the own part
-/// of `in` leaves each rank; lines take twice the bytes.
+/// Collective; stream, alignment and errors are as for all_reduce. If the counts and takes of two
+/// ranks do not match, other ranks may have written a part of `out`. Traffic: all but the own part
+/// of `in` leaves each rank; lines double the traffic.
 void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Makes the named collective. Collective. All else as in the function of that name. Errors: its.
+/// Calls the function of that name. Collective. Errors: as of that function.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Replaces a collective that this rank cannot make: the peers get a usage error with this reason

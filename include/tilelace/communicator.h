@@ -18,158 +18,163 @@ namespace tilelace {
 /// their defaults.
 struct CommunicatorOptions {
   int workers = 0;  ///< compute workers per rank; 0: cores / ranks, at least 1
-  /// The most `workers`; on a GPU the most SMs for calls, at least 2. 0: no limit. Where calls
-  /// of several communicators, or of NCCL, may run on a GPU at once, their budgets together must
-  /// fit the GPU. Count in pairs of SMs: a kernel that waits may keep a pair for each of its CTAs
-  /// (docs/decisions/0019). Each stream then needs a hardware queue (CUDA_DEVICE_MAX_CONNECTIONS, 8
-  /// by default), and kernels must be loaded before (CUDA_MODULE_LOADING=EAGER, or one launch of
-  /// each before the first call).
+  /// Upper limit of `workers`; on a GPU the number of SMs that calls may use, at least 2. 0: no
+  /// limit. If calls of several communicators, or of NCCL, run on one GPU at the same time, their
+  /// limits must add up to no more than the GPU has. Count in pairs of SMs: a kernel that waits may
+  /// occupy a pair for each of its CTAs (docs/decisions/0019). Each stream then needs a hardware
+  /// queue of its own (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and all kernels must be loaded
+  /// before the first call (CUDA_MODULE_LOADING=EAGER, or one launch of each kernel).
   int max_workers = 0;
-  double timeout_s = 10;        ///< limit of every wait, in the first call too; > 0
+  double timeout_s = 10;        ///< limit of every wait, also in the first call; > 0
   double link_bytes_per_s = 0;  ///< emulated wire: bandwidth of each rank's outgoing link; 0: off
   double link_latency_s = 0;    ///< emulated wire: latency of each transfer
   bool checked = false;         ///< record every access and report races (ranks as threads only)
   Device device = Device::cpu;  ///< where the ranks' tensors are
-  int device_index = -1;        ///< cuda: the GPU to use; -1: that of the rank's number
-                                ///< (threads) or of the launcher's LOCAL_RANK (processes), or the
-                                ///< only GPU that the process sees
+  int device_index = -1;        ///< cuda: the GPU to use; -1: the GPU of the rank's number
+                                ///< (threads) or of LOCAL_RANK (processes), or the only GPU that
+                                ///< the process sees
   /// cuda: also maps memory for multicast, which gemm_ar with transport multimem needs. Needs
-  /// TILELACE_MULTICAST=1 in the environment too: on some machines a program that makes such memory
-  /// can take the GPUs away from others.
+  /// TILELACE_MULTICAST=1 in the environment too: on some machines a program that maps multicast
+  /// memory can make the GPUs unusable for other programs.
   bool multicast = false;
-  /// cuda: measured plans, from read_tuning() or tune(); the same table on every rank. Null, with
-  /// `tuning_file` empty: the file named by TILELACE_TUNING in the environment, else the installed
-  /// tables for these GPUs.
+  /// cuda: measured plans, from read_tuning() or tune(); the same table on every rank. If this is
+  /// null and `tuning_file` is empty, ranks read the file that TILELACE_TUNING names in the
+  /// environment, or else the installed tables for these GPUs.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
   /// cuda: a table's file, read when ranks join; if one rank cannot read it, all get an error.
-  /// "off", here or in TILELACE_TUNING: no table, not even the installed ones. Empty: as above.
+  /// "off", here or in TILELACE_TUNING: no table, not even the installed ones. Empty: as said at
+  /// `tuning`.
   std::string tuning_file = {};
   /// cuda: a folder, made if absent, that keeps tuned plans between runs, in one file per kind of
-  /// GPU and number of ranks; rank 0 reads and writes it. Empty: none. A file in it that is no
-  /// table is logged and ignored.
+  /// GPU and number of ranks; rank 0 reads and writes it. Empty: none. A file in the folder that is
+  /// not a table is logged and ignored.
   std::string cache = {};
-  /// cuda: seconds (at most 3600) that the first call of a problem may take to time plans, if no
-  /// table has the problem; later calls use the result. 0: off. Captured calls are not tuned.
+  /// cuda: seconds (at most 3600) that the first call of a problem may spend on timing plans if no
+  /// table has the problem. Later calls use the fastest plan. 0: off. Captured calls are not tuned.
   /// Results of that problem may differ in the last bits from run to run, since the plan fixes the
-  /// order of sums. CPU ranks have nothing to tune, and log so once.
+  /// order of sums. CPU ranks have nothing to tune and log this once.
   double autotune = 0;
   bool deterministic = false;  ///< true: autotune must be 0; equal tables give equal results
 };
 
 /// A problem with the weights that its calls will use.
 /// CPU ranks pack the weights in `prepare`. GPU ranks read them in place, possibly before earlier
-/// work in the stream is done. Their values must not change until `prepare` is called again. Calls
-/// may bring other weights, which may be written until the call: CPU ranks pack those in each call,
+/// work in the stream is done. Their values must not change until `prepare` is called again. A call
+/// may also pass other weights, which may change until that call: CPU ranks pack them in each call,
 /// GPU ranks read them in stream order.
 struct Preparation {
-  Problem problem;                  ///< m is the largest that calls will have
+  Problem problem;                  ///< its m is the largest that calls will have
   std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem, or none
-  PlanOptions options;              ///< of the calls; equal on every rank
+  PlanOptions options;              ///< options of the calls; equal on every rank
 };
 
 /// A rank's membership in a group. Movable, not copyable.
 /// Thread safety: calls on one Communicator from several threads are refused (usage error) except
 /// abort(), which any thread may call. Different Communicators are independent.
 /// After an error of kind peer, timeout or system the communicator refuses all further calls and
-/// names that error. After a usage error it stays usable; if ranks disagreed on GPUs, only once all
-/// ranks have prepared again (below).
-/// Destroyed while an exception unwinds, it ends the group as abort() does. Destroyed in a forked
-/// child, it does nothing.
+/// names that error. After a usage error it stays usable; but after GPU ranks disagreed, all ranks
+/// must prepare again first (below). If an exception unwinds the stack, the destructor ends the
+/// group as abort() does. In a forked child the destructor does nothing.
 ///
 /// On GPUs (options.device) calls are asynchronous on the stream in their arguments, one stream at
 /// a time per communicator. They return when the work is enqueued; the next call or synchronize()
 /// throws errors of that work. Calls may be captured in CUDA graphs and replayed any number of
-/// times, mixed with eager calls: every rank makes the same calls, captures and replays in the same
-/// order. Calls alternate between two slots of staging; where a replay would break this, ranks
-/// synchronise once more on the device (at most once per replay, and per eager call after a
-/// replay). Graphs stay valid when other problems are prepared, but not after ranks disagreed, nor
-/// after the communicator's end. If ranks make different calls, or one rank refuses its call, every
-/// rank gets a usage error that names a rank that differs. Nothing has been written then, and calls
-/// are refused until all ranks prepare again.
+/// times, mixed with eager calls, if every rank makes the same calls, captures and replays in the
+/// same order. Calls alternate between two slots of staging; where a replay would break this
+/// alternation, ranks synchronise once more on the device (at most once per replay, and once per
+/// eager call after a replay). Graphs stay valid when other problems are prepared. They are invalid
+/// after ranks disagreed and after the communicator was destroyed. If ranks make different calls,
+/// or one rank refuses its call, every rank gets a usage error that names a rank that differs. No
+/// result has been written then, and calls are refused until all ranks prepare again.
 class Communicator {
  public:
-  /// All ranks of a group in this process, one thread per rank; element r is rank r. Local. Errors:
+  /// Makes a group whose ranks are threads of this process. Element r of the result is rank r.
+  /// Local. Errors:
   /// usage (ranks outside 1..64, options), system (memory, threads).
   static std::vector<Communicator> threads(int ranks, const CommunicatorOptions& = {});
 
-  /// This process as one rank of a group of processes of one host and user, which meet in
-  /// `directory` (private to the user, made if absent). Collective: returns when all ranks have
-  /// joined. Errors: usage, system, timeout (a rank did not join), peer.
+  /// Joins this process, as one rank, to a group of processes of one user on one host. They meet in
+  /// `directory`, which is private to the user and made if absent. Collective: returns when all
+  /// ranks have joined. Errors: usage, system, timeout (a rank did not join), peer.
   static Communicator process(int rank, int ranks, const std::string& directory,
                               const CommunicatorOptions& = {});
 
-  /// As process(), over connected sockets: `sockets[p]` is a SOCK_SEQPACKET unix socket to rank p,
-  /// -1 for this rank. Takes ownership of them. Collective. After a fork each child must close the
-  /// sockets of other ranks, and the parent all: peers notice a rank's death by its closed sockets.
+  /// As process(), but over connected sockets: `sockets[p]` is a SOCK_SEQPACKET unix socket to rank
+  /// p, -1 for this rank. Takes ownership of the sockets. Collective. After a fork each child must
+  /// close the sockets of other ranks, and the parent must close all: peers notice a rank's death
+  /// by its closed sockets.
   /// Errors: as process().
   static Communicator from_sockets(int rank, std::vector<int> sockets,
                                    const CommunicatorOptions& = {});
 
-  /// This process as the rank that its launcher assigned: torchrun, mpirun or `tilelace launch`
-  /// (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Collective. Errors: as process(),
-  /// usage (no launcher, ranks on several hosts).
+  /// Joins this process as the rank that its launcher assigned to it: torchrun, mpirun or `tilelace
+  /// launch` (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT). Collective. Errors: as
+  /// process(), usage (no launcher, ranks on several hosts).
   static Communicator launched(const CommunicatorOptions& = {});
 
-  /// No member of a group: every call but abort() is a usage error. Local. Errors: none.
+  /// An empty communicator, in no group: every call but abort() is a usage error. Local. Errors:
+  /// none.
   Communicator() noexcept;
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   ~Communicator();
 
-  /// This member's number, 0 to size() - 1. Local. Errors: usage (no member of a group).
+  /// This rank's number, 0 to size() - 1. Local. Errors: usage (empty communicator).
   [[nodiscard]] int rank() const;
   /// Number of ranks in the group. Local. Errors: as rank.
   [[nodiscard]] int size() const;
   /// Compute workers of this rank; GPUs: SMs for GEMMs. Local. Errors: as rank.
   [[nodiscard]] int workers() const;
-  /// The machine that its calls are planned for. Local. Errors: as rank.
+  /// The machine that calls on this communicator are planned for. Local. Errors: as rank.
   [[nodiscard]] Machine machine() const;
 
-  /// The link to another rank: "shared memory", "emulated wire" or, on GPUs, "peer memory". Local;
-  /// on GPUs known after the first prepare. Errors: usage (no other rank of this group, a GPU rank
-  /// before prepare, no member of a group).
+  /// How this rank reaches another rank: "shared memory", "emulated wire" or, on GPUs, "peer
+  /// memory". Local; on GPUs known after the first prepare. Errors: usage (not another rank of this
+  /// group, a GPU rank before prepare, empty communicator).
   [[nodiscard]] std::string_view link_to(int rank) const;
 
-  /// Allocates staging and flags for these problems, makes scratch, packs the weights, starts the
-  /// workers, loads the kernels; calls then make no buffer, thread or connection. Collective: every
-  /// rank lists the same problems, with its own weights. May be repeated: it replaces what was
-  /// prepared before, and on GPUs waits for the device's work. A call runs by its own arguments: it
-  /// may have fewer rows, another bias, activation or residual than prepared, if its staging fits.
-  /// Memory: two slots of max(plan.staging_bytes) per rank, see Plan::staging_formula. Errors:
+  /// Allocates staging, flags and scratch memory for these problems, packs the weights, starts the
+  /// workers and loads the kernels, so that calls allocate no buffer, thread or connection.
+  /// Collective: every rank lists the same problems, with its own weights. May be repeated: it
+  /// replaces what was prepared before, and on GPUs waits until the device is idle. A call may have
+  /// fewer rows, or another bias, activation or residual than the prepared problem, if the prepared
+  /// staging is large enough.
+  /// Memory: per rank two slots, each of the largest Plan::staging_bytes of these problems. Errors:
   /// usage (problems differ between ranks, weights do not fit, ranks share a GPU), system, peer,
   /// timeout.
   void prepare(std::span<const Preparation>);
 
-  /// As prepare, but keeps what was prepared before, and costs only what these problems cost: for
-  /// callers that meet problems one by one. On GPUs it waits for the device's work; graphs stay
+  /// As prepare, but keeps what was prepared before and does only the work for these problems: for
+  /// callers that meet problems one by one. On GPUs it waits until the device is idle; graphs stay
   /// valid. Collective, as prepare. Errors: as prepare.
   void prepare_more(std::span<const Preparation>);
 
-  /// A communicator over some of this group's ranks, listed in their new order. It has the same
-  /// options, but not `checked`, and nothing prepared. Collective over the listed ranks only.
+  /// Makes a communicator over some of this group's ranks, numbered in the order of the list. It
+  /// has the same options except `checked`, and nothing is prepared. Collective over the listed
+  /// ranks only.
   /// Errors: usage (not listed, listed twice), system, peer, timeout.
   Communicator subgroup(std::span<const int> ranks);
 
-  /// Waits until every rank has called it; on GPUs it waits for the ranks' threads, not for
-  /// streams. Collective. Errors: peer, timeout.
+  /// Waits until every rank has called barrier(). On GPUs only the threads wait, not the streams.
+  /// Collective. Errors: peer, timeout.
   void barrier();
 
   /// Waits until the work in `stream` (a cudaStream_t; null: the default stream) is done, at most
-  /// `bound_s` seconds (more than 0, to 1e9). The results of its calls are then visible to the
-  /// host. Local; on CPU ranks, whose calls are blocking, it returns at once. Errors: those of
-  /// calls since the last synchronize (usage: ranks that disagree; timeout; peer; system), usage (a
-  /// stream that is being captured).
+  /// `bound_s` seconds (more than 0, to 1e9). The results of calls in the stream are then visible
+  /// to the host. Local; on CPU ranks, whose calls are blocking, it returns at once. Errors: those
+  /// of calls since the last synchronize (usage: ranks that disagree; timeout; peer; system), usage
+  /// (a stream that is being captured).
   void synchronize(void* stream = nullptr, double bound_s = 300);
 
   /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
   void abort() noexcept;
 
-  /// What the checked mode found since the start on all ranks, one text each; empty if it found
-  /// nothing or is off. Local. Errors: usage (no member of a group).
+  /// All that the checked mode has found so far on any rank, one text per finding; empty also if
+  /// the mode is off. Local. Errors: usage (empty communicator).
   [[nodiscard]] std::vector<std::string> findings() const;
 
   struct Impl;
-  /// For the library itself. Local. Errors: usage (no member of a group).
+  /// For the library itself. Local. Errors: usage (empty communicator).
   [[nodiscard]] Impl& impl() const;
 
  private:
@@ -180,7 +185,8 @@ class Communicator {
 
 /// Memory of equal size on every rank that every rank can reach; peer(r) is rank r's part.
 /// Zero-filled. On GPUs it is device memory, mapped on every rank, so that kernels and copies of
-/// any rank reach every part. A rank's work on it must be done before it destroys the buffer.
+/// any rank reach every part. A rank's work on the memory must have finished before the rank
+/// destroys its buffer.
 /// Making it is collective; the memory is freed when the last rank destroys it. Errors: usage
 /// (sizes differ between ranks), system, peer, timeout.
 class SymmetricBuffer {
@@ -190,9 +196,9 @@ class SymmetricBuffer {
   SymmetricBuffer(SymmetricBuffer&&) noexcept;
   SymmetricBuffer& operator=(SymmetricBuffer&&) noexcept;
   ~SymmetricBuffer();
-  /// This rank's part. Local. Errors: usage (the buffer was moved from).
+  /// The address of this rank's part. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* local() const;
-  /// The address of that rank's part on this rank. Local. Errors: usage (no such rank; as local).
+  /// Where this rank finds the part of `rank`. Local. Errors: usage (no such rank; as local).
   [[nodiscard]] void* peer(int rank) const;
   /// Size of each part in bytes, as asked for. Local. Errors: as local.
   [[nodiscard]] std::size_t bytes() const;
@@ -203,8 +209,9 @@ class SymmetricBuffer {
 };
 
 /// Memory for the rank's tensors: on its GPU, or on the host for CPU ranks. Zero-filled, aligned to
-/// 256 bytes, freed with this object; work on it must be done by then. It may outlive the
-/// communicator. For programs without an allocator. Local. Errors: usage, system.
+/// 256 bytes, freed with this object; all work on it must have finished by then. The memory may
+/// outlive the communicator. For programs that have no allocator of their own. Local. Errors:
+/// usage, system.
 class DeviceBuffer {
  public:
   /// `bytes` for this rank. Local. Errors: usage, system (out of memory).
@@ -212,15 +219,15 @@ class DeviceBuffer {
   DeviceBuffer(DeviceBuffer&&) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&&) noexcept;
   ~DeviceBuffer();
-  /// The first byte. Local. Errors: usage (the buffer was moved from).
+  /// The address of the first byte. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* data() const;
   /// Size in bytes, as asked for. Local. Errors: as data.
   [[nodiscard]] std::size_t bytes() const;
   /// Copies `bytes` from host memory to byte `offset` of the buffer. Local, blocking; does not wait
-  /// for streams of the caller. Errors: usage (beyond the buffer), system.
+  /// for work in the caller's streams. Errors: usage (beyond the buffer), system.
   void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
   /// Copies `bytes` from byte `offset` of the buffer to host memory. Local, blocking; does not wait
-  /// for streams of the caller: call synchronize before it. Errors: usage (beyond the buffer),
+  /// for work in the caller's streams: call synchronize first. Errors: usage (beyond the buffer),
   /// system.
   void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
 

@@ -20,10 +20,10 @@ struct DTypeRow {
   std::string_view name;       ///< as the command and records spell it
   std::string_view long_name;  ///< as torch and model configs spell it
   std::string_view file_name;  ///< as safetensors spells it
-  std::size_t bytes;           ///< per element
+  std::size_t bytes;           ///< size of an element
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
-  int underflow_exponent;      ///< tiny results err by at most 2^this, even rounded to zero
-  bool on_gpus;                ///< GPU ranks take it
+  int underflow_exponent;      ///< a result that underflows errs by at most 2^this
+  bool on_gpus;                ///< whether GPU ranks take it
   int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };
 
@@ -51,7 +51,7 @@ constexpr std::string_view name_of(DType t) { return row_of(t).name; }
 /// Unit roundoff u of the type: one rounding errs by at most u * |value|.
 constexpr double unit_roundoff(DType t) { return row_of(t).roundoff; }
 
-/// The type that has this name in that column of the table; by default in the short names.
+/// The type whose name is this in the given column of the table, by default the short names.
 constexpr std::optional<DType> dtype_named(std::string_view name,
                                            std::string_view DTypeRow::*column = &DTypeRow::name) {
   for (const DTypeRow& row : kDTypes)
@@ -59,7 +59,7 @@ constexpr std::optional<DType> dtype_named(std::string_view name,
   return std::nullopt;
 }
 
-/// "bf16, fp16 or fp32": all types as a text, by the names of a column. Errors: none.
+/// The names of all types, from a column, as one text: "bf16, fp16 or fp32". Errors: none.
 std::string names_of_dtypes(std::string_view DTypeRow::*column = &DTypeRow::name);
 /// The same for the types that GPU ranks take. Errors: none.
 std::string names_of_gpu_dtypes();

@@ -22,7 +22,7 @@ constexpr std::string_view name_of(ErrorKind k) {
   return "?";
 }
 
-/// The only exception of the library. Its text says what happened in which op, and what to do.
+/// The only exception of the library. The text says what happened, in which op, and what to do.
 class Error : public std::runtime_error {
  public:
   /// An error of this kind with this text. Errors: std::bad_alloc.

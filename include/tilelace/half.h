@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bf16 and fp16 on the host: their bits, conversions from and to float, and types to keep them in.
+// bf16 and fp16 on the host: conversions between their bits and float, and a type for each.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -11,7 +11,8 @@ constexpr float bf16_to_float(std::uint16_t h) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16);
 }
 
-/// The nearest bf16, in a tie the even one; above the largest: infinity; NaN stays NaN. Local.
+/// The nearest bf16, in a tie the even one. Values above the largest become infinity; NaN stays
+/// NaN. Local.
 /// Errors: none.
 constexpr std::uint16_t float_to_bf16(float f) {
   const auto bits = std::bit_cast<std::uint32_t>(f);
@@ -37,7 +38,7 @@ constexpr std::uint16_t float_to_fp16(float f) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return sign | 0x7e00U;
   if (magnitude >= 0x477ff000U) return sign | 0x7c00U;  // 65520 and above round to infinity
-  if (magnitude < 0x38800000U) {  // below 2^-14: subnormal, let the adder round
+  if (magnitude < 0x38800000U) {  // below 2^-14: subnormal; the addition rounds
     const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
     return static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000U));
   }
@@ -45,8 +46,8 @@ constexpr std::uint16_t float_to_fp16(float f) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-/// An element of a DType::bf16 tensor, which std::vector<Bf16> can hold. Arithmetic converts it to
-/// float implicitly; a float converts to Bf16 only explicitly, rounded as by float_to_bf16.
+/// An element of a DType::bf16 tensor, which std::vector<Bf16> can hold. A Bf16 converts to float
+/// implicitly. A float converts to Bf16 only explicitly, rounded by float_to_bf16.
 struct Bf16 {
   std::uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of mantissa
 
@@ -58,7 +59,7 @@ struct Bf16 {
   constexpr operator float() const { return bf16_to_float(bits); }
 };
 
-/// An element of a DType::fp16 tensor, as Bf16; rounded as float_to_fp16.
+/// An element of a DType::fp16 tensor; converts as Bf16 does, rounded by float_to_fp16.
 struct Fp16 {
   std::uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of mantissa
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts: products grouped by expert, and a layer's two halves around them.
+// Mixtures of experts: a product grouped by expert, and the two halves of a layer.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,10 +15,11 @@ namespace tilelace {
 
 class Communicator;
 
-/// What becomes of an expert's product, in fp32, before it is rounded. `none`, `gelu`, `gelu_tanh`
-/// and `silu`: as `Activation` has them. `swiglu`: the weight's first half of rows is the gate, the
-/// second up; out = silu(gate) * up. `swiglu_clamped`, gpt-oss's: rows are gate, up, gate, up ...;
-/// the gate is at most 7, up within -7 and 7; out = (up + 1) * gate * sigmoid(1.702 * gate).
+/// The function applied to an expert's product, in fp32, before the result is rounded. `none`,
+/// `gelu`, `gelu_tanh` and `silu` are those of `Activation`. `swiglu`: the first half of the
+/// weight's rows is the gate, the second half is up; out = silu(gate) * up. `swiglu_clamped`
+/// (gpt-oss): the weight's rows alternate between gate and up; the gate is clamped to at most 7, up
+/// to -7..7; out = (up + 1) * gate * sigmoid(1.702 * gate).
 enum class ExpertActivation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu, swiglu_clamped };
 
 /// Facts about an activation.
@@ -42,24 +43,24 @@ constexpr const ExpertActivationRow& row_of(ExpertActivation a) {
   return kExpertActivations.at(static_cast<std::size_t>(a));
 }
 
-/// Bounds of swiglu_clamped, and its factor in the sigmoid.
+/// Where swiglu_clamped clamps gate and up.
 inline constexpr float kSwigluLimit = 7.0F;
-inline constexpr float kSwigluAlpha = 1.702F;  ///< the factor
+inline constexpr float kSwigluAlpha = 1.702F;  ///< swiglu_clamped's factor inside the sigmoid
 
 /// Arguments of grouped_gemm. Tensors are dense; widths are multiples of 8.
 struct GroupedGemmArgs {
-  TensorView x;                          ///< [rows, k], one expert's rows after the other's
-  const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: first row of each expert,
-                                         ///< from 0; last: rows in all, at most those of x
+  TensorView x;                          ///< [rows, k], the rows of expert 0, then of expert 1, ...
+  const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: each expert's first row,
+                                         ///< beginning with 0; the last is the number of rows
   std::int64_t experts = 0;              ///< number of experts
-  TensorView weight;                     ///< [experts * w, k], w of each: n, or 2 n if gated
+  TensorView weight;                     ///< [experts * w, k]; w is n, or 2 n if gated
   TensorView bias = {};                  ///< absent, or [experts, w]
-  ExpertActivation activation = ExpertActivation::none;  ///< of the product and its bias
-  /// Null, or factors in fp32, applied after the activation, before the rounding: row r's is
-  /// scales[r], or with `sources` (not null, [rows]) scales[sources[r]].
+  ExpertActivation activation = ExpertActivation::none;  ///< applied to product + bias
+  /// Null, or fp32 factors, applied after the activation and before rounding. The factor of row r
+  /// is scales[r], or scales[sources[r]] if `sources` is not null.
   const float* scales = nullptr;
-  const std::int32_t* sources = nullptr;  ///< as said at `scales`
-  TensorView out = {};                    ///< [rows, n]; rows beyond the experts' stay as they are
+  const std::int32_t* sources = nullptr;  ///< null, or [rows]: see `scales`
+  TensorView out = {};                    ///< [rows, n]; rows of no expert are not written
   Device device = Device::cpu;            ///< where the tensors are
   void* stream = nullptr;                 ///< GPUs: a cudaStream_t; null: the default stream
 };
@@ -68,107 +69,112 @@ struct GroupedGemmArgs {
 /// summed in fp32 and rounded once; a row's bits depend on nothing but the row, its expert and its
 /// scale. Weights of experts without rows are not read. Local: no other rank takes part. CPU
 /// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
-/// experts, enqueued on args.stream; may be captured, and a captured call takes any `begins`.
-/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (an argument; of CPU
+/// experts, enqueued on args.stream. May be captured; a replay reads `begins` anew.
+/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (a wrong argument; for CPU
 /// tensors also `begins` that do not ascend and `sources` that name no scale).
 void grouped_gemm(const GroupedGemmArgs&);
 
-/// A layer's sizes and forms: equal on every rank, except `inner`, `first` and `here`.
+/// The sizes and options of a layer: equal on every rank, except `inner`, `first` and `here`.
 struct MoeLayer {
-  DType dtype{};             ///< of all tensors but ids, router weights and the map
-  std::int64_t m = 0;        ///< the most tokens of a call, of all ranks together
+  DType dtype{};             ///< of all tensors except ids, router weights and the map
+  std::int64_t m = 0;        ///< the most tokens that a call will have, over all ranks
   std::int64_t hidden = 0;   ///< columns of a token
-  std::int64_t inner = 0;    ///< this rank's columns between the two products
-  std::int64_t experts = 0;  ///< in all
-  std::int64_t top_k = 0;    ///< choices of a token
+  std::int64_t inner = 0;    ///< this rank's columns of the first product's result
+  std::int64_t experts = 0;  ///< of the whole layer
+  std::int64_t top_k = 0;    ///< experts that each token chooses
   std::int64_t first = 0;    ///< this rank has the experts [first, first + here)
-  std::int64_t here = 0;     ///< 0: all of them
+  std::int64_t here = 0;     ///< number of experts here; 0: all
   ExpertActivation activation = ExpertActivation::swiglu;  ///< of the first product
-  /// Every rank has all tokens and their routing already: ag_moe gathers nothing, and the sums go
-  /// to moe_ar or moe_rs. Else every rank has its own tokens.
+  /// true: every rank already has all tokens and their routing, so ag_moe gathers nothing; moe_ar
+  /// or moe_rs follows. false: every rank has its own tokens.
   bool replicated = false;
-  /// Router weights are applied to tokens, before the first product, and not after the second.
+  /// true: tokens are multiplied by router weights before the first product; false: rows are, after
+  /// the second.
   bool weight_on_input = false;
 
   bool operator==(const MoeLayer&) const = default;
 };
 
-/// A router's choices for some tokens, dense. Ids are experts, or -1: none; a token may choose an
-/// expert twice. Weights of a choice -1 are not read.
+/// A router's choices for some tokens; both arrays are dense. An id is an expert's number, or -1
+/// for no choice, whose weight is not read. A token may choose an expert twice.
 struct Routing {
   const void* ids = nullptr;       ///< [tokens, top_k]
-  Item type = Item::i32;           ///< of ids: i32 or i64
+  Item type = Item::i32;           ///< type of the ids: i32 or i64
   const float* weights = nullptr;  ///< [tokens, top_k]
 };
 
-/// Size of the map, in 32-bit words, for a call with m tokens of all ranks. Local. Errors: usage (a
-/// layer or m that calls would refuse).
+/// Size of the map, in 32-bit words, for a call with m tokens over all ranks. Local. Errors: usage
+/// (a layer or m that calls would refuse).
 std::int64_t moe_map_words(const MoeLayer&, std::int64_t m);
 
 /// Arguments of ag_moe. Tensors are dense.
 struct AgMoeArgs {
-  MoeLayer layer;               ///< as prepared
-  std::int64_t m = 0;           ///< tokens of all ranks together
-  TensorView x;                 ///< [m_r, hidden], this rank's tokens; replicated: [m, hidden]
-  Routing routing;              ///< of the tokens in x
-  TensorView weight;            ///< [here * w, hidden], w of each: inner, or 2 inner if gated
-  TensorView bias = {};         ///< absent, or [here, w]
-  std::int32_t* map = nullptr;  ///< [moe_map_words]: written, for the second half; 16-byte aligned
-  TensorView out = {};  ///< [m * top_k, inner]: the experts' rows; those beyond stay as they are
+  MoeLayer layer;        ///< the layer that was prepared
+  std::int64_t m = 0;    ///< tokens of all ranks together
+  TensorView x;          ///< [m_r, hidden], this rank's tokens; replicated: [m, hidden]
+  Routing routing;       ///< choices for the tokens in x
+  TensorView weight;     ///< [here * w, hidden]; w is inner, or 2 inner if gated
+  TensorView bias = {};  ///< absent, or [here, w]
+  std::int32_t* map =
+      nullptr;          ///< [moe_map_words], 16-byte aligned; written, the second half reads it
+  TensorView out = {};  ///< [m * top_k, inner]: rows by expert; rows of no expert are not written
   TensorView gathered = {};  ///< absent, or [m, hidden]: receives the tokens; not if replicated
-  std::span<const std::int64_t> rows = {};  ///< tokens per rank; empty: even split, remainder first
-  void* stream = nullptr;                   ///< GPU ranks: a cudaStream_t; null: the default stream
+  std::span<const std::int64_t> rows =
+      {};  ///< tokens of each rank; empty: split evenly, remainder on the first ranks
+  void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// Arguments of moe_rs and moe_ar. Tensors are dense.
 struct MoeReduceArgs {
-  MoeLayer layer;                     ///< as for ag_moe
+  MoeLayer layer;                     ///< the layer that ag_moe got
   std::int64_t m = 0;                 ///< tokens of all ranks together
   TensorView x;                       ///< [m * top_k, inner], as ag_moe wrote it
   const std::int32_t* map = nullptr;  ///< as ag_moe wrote it
   TensorView weight;                  ///< [here * hidden, inner]
-  /// Absent, or [here, hidden]: bias of the second product. The terms of all ranks are added, so
-  /// only one of the ranks that share an expert may have its bias.
+  /// Absent, or [here, hidden]: bias of the second product. The terms of all ranks are added, so of
+  /// the ranks that share an expert only one may add its bias.
   TensorView bias = {};
   /// Absent, or [m, hidden]: added to this rank's term of the sum (a shared expert's part, or a
   /// residual on one rank). moe_rs also takes [m_r, hidden], for this rank's tokens alone.
   TensorView add = {};
   TensorView out = {};                      ///< moe_rs [m_r, hidden]; moe_ar [m, hidden]
-  std::span<const std::int64_t> rows = {};  ///< moe_rs: tokens of every rank; empty: as in ag_moe
+  std::span<const std::int64_t> rows = {};  ///< moe_rs: tokens of each rank; empty: as in ag_moe
   void* stream = nullptr;                   ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
-/// Makes the staging and scratch of this layer and all smaller ones; calls then make no buffers,
-/// except that CPU ranks pack weights in each call. May be repeated for other layers. Collective.
+/// Allocates staging and scratch memory for this layer and all smaller ones, so that calls allocate
+/// nothing, except that CPU ranks pack weights in each call. May be repeated for other layers.
+/// Collective.
 /// Memory per rank: (m + m * top_k) * hidden elements, 8 * m * top_k bytes, and what
 /// prepare_collectives takes. Errors: usage, system, peer, timeout.
 void prepare_moe(Communicator&, const MoeLayer&);
 
 /// A layer's first half: gathers all ranks' tokens and their routing, orders the rows by (expert,
-/// token, slot), and multiplies them by their experts' weights:
-/// out[row] = act(token * weight_e^T + bias_e). `map` says which row is whose. Rows are as many as
-/// there are choices of this rank's experts, without padding; none is dropped. With `replicated` it
+/// token, slot), and multiplies them by their experts' weights: out[row] = act(token * weight_e^T +
+/// bias_e). `map` says which row belongs to which (token, slot). There is one row for each choice
+/// of this rank's experts: no row is padding, and no choice is dropped. With `replicated` the call
 /// is local. Products are summed in fp32, rounded once; so are weighted tokens (weight_on_input).
 /// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
-/// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe, and a captured call
-/// takes any routing. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r
+/// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe; a replay reads the
+/// routing anew. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r
 /// * hidden elements and 8 or 12 bytes a choice leave each rank. Errors: usage (a wrong argument:
-/// before anything is sent; ids that name no expert: on every rank, on CPU ranks before `out` is
-/// written, on GPU ranks in the second half, which then writes nothing), peer, timeout, system.
+/// before anything is sent; ids that name no expert: on every rank; on CPU ranks before `out` is
+/// written, on GPU ranks from the second half, which then writes nothing), peer, timeout, system.
 void ag_moe(Communicator&, const AgMoeArgs&);
 
 /// A layer's second half: multiplies the rows by their experts' weights and by the router's, adds
 /// each token's rows in the order of its slots in fp32, then `add`, and scatters the sums: out
-/// [m_r, hidden] is this rank's tokens. Rows are rounded after the product, a rank's terms after
-/// its slots' sum, the result after the sum over ranks, which is that of reduce_scatter. The same
-/// bits in every run. Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream,
-/// errors that depend on the routing come from the next call or synchronize. Alignment:
-/// 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe; usage: ranks
-/// whose maps are of different routings, on every rank, before `out` is written.
+/// [m_r, hidden] is this rank's tokens. Values are rounded three times: each row after the product,
+/// a rank's sum over a token's slots, and the result after the sum over ranks, which is made as by
+/// reduce_scatter. Every run gives the same bits. Collective. CPU ranks: blocking. GPU ranks:
+/// enqueued on args.stream; the next call or synchronize throws errors that depend on the routing.
+/// Alignment: 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe;
+/// usage, on every rank before `out` is written, if the maps of two ranks come from different
+/// routings.
 void moe_rs(Communicator&, const MoeReduceArgs&);
 
 /// As moe_rs, but every rank gets the sums of all tokens: out [m, hidden], the same bits on every
-/// rank. Collective, visible and aligned as moe_rs. Traffic: that of all_reduce of m * hidden
+/// rank. Collective. Stream and alignment: as moe_rs. Traffic: that of an all_reduce of m * hidden
 /// elements. Errors: as moe_rs.
 void moe_ar(Communicator&, const MoeReduceArgs&);
 

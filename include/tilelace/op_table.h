@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of ops, one row each. Code that depends on the op reads its row; the command, the
+// The table of ops, one row each. Code that depends on the op reads the op's row; the command, the
 // bindings, the checks of tensors and docs/ops.md go through all rows.
 #pragma once
 #include <algorithm>
@@ -16,8 +16,7 @@
 namespace tilelace {
 
 /// An extent of an operand. `one`: 1. `m`: rows of all ranks together. `m_r`: rows of this rank's
-/// shard. `n`: this rank's columns of the product, for each weight. `k`: this rank's length of the
-/// sum.
+/// shard. `n`: columns of this rank's product with one weight. `k`: the length of this rank's sum.
 enum class Extent : std::uint8_t { one, m, m_r, n, k };
 
 /// What a call uses an operand for: `input` (a or x), `weight`, `bias`, `residual`, `out`, or
@@ -47,29 +46,29 @@ struct OpRow {
   bool gathers = false;                       ///< all-gathers the input before the product
   bool sums = false;                          ///< adds the partial products of all ranks
   bool shares = false;                        ///< every rank gets the finished sums
-  std::span<const OperandRow> operands = {};  ///< inputs, then results
+  std::span<const OperandRow> operands = {};  ///< first the inputs, then the results
 
-  /// The first operand of that role; null: the op has none.
+  /// The op's first operand of this role; null if there is none.
   [[nodiscard]] constexpr const OperandRow* operand(Role role) const {
     const auto at = std::find_if(operands.begin(), operands.end(),
                                  [&](const OperandRow& o) { return o.role == role; });
     return at == operands.end() ? nullptr : &*at;
   }
-  /// Each rank keeps the finished sums of its own rows.
+  /// Whether each rank keeps only the finished sums of its own rows.
   [[nodiscard]] constexpr bool scatters() const { return sums && !shares; }
-  /// Rows are multiplied by weights. If not, a result is as wide as the input (n is k).
+  /// Whether rows are multiplied by weights. If not, a result is as wide as the input (n is k).
   [[nodiscard]] constexpr bool multiplies() const { return operand(Role::weight) != nullptr; }
-  /// Whether it takes several weights, with a result for each.
+  /// Whether the op takes several weights and gives a result for each.
   [[nodiscard]] constexpr bool many() const {
     const OperandRow* weight = operand(Role::weight);
     return weight != nullptr && weight->many;
   }
-  /// Some operand is this rank's shard of m: calls may give the rows of each rank.
+  /// Whether an operand is this rank's shard of m. If so, calls may give the rows of each rank.
   [[nodiscard]] constexpr bool shards() const {
     return std::any_of(operands.begin(), operands.end(),
                        [](const OperandRow& o) { return o.rows == Extent::m_r; });
   }
-  /// How often a call moves m rows: once, or to their owners and back.
+  /// How often a call moves m rows: once, or twice (to their owners and back).
   [[nodiscard]] constexpr int phases() const { return shares ? 2 : 1; }
 };
 
@@ -115,7 +114,7 @@ inline constexpr std::array kOps{
           .operands = kGemmAr},
 };
 
-/// The row for a number that is no op; check_problem refuses it.
+/// The row for a number that is not an op; check_problem refuses such a number.
 inline constexpr OpRow kNoOp{
     .op = static_cast<Op>(255), .name = "unknown op", .help = "", .collective = ""};
 
@@ -124,13 +123,13 @@ inline constexpr OpRow kNoOp{
 /// Row i is the op of number i.
 constexpr std::span<const OpRow> op_table() { return detail::kOps; }
 
-/// The row of an op; one named "unknown op" for a value that names none.
+/// The row of an op; for a value that names no op, the row named "unknown op".
 constexpr const OpRow& row_of(Op op) {
   const auto i = static_cast<std::size_t>(op);
   return i < detail::kOps.size() ? detail::kOps[i] : detail::kNoOp;
 }
 
-/// The op of that name; none where no op has it.
+/// The op of that name, if there is one.
 constexpr std::optional<Op> op_of(std::string_view name) {
   for (const OpRow& row : op_table())
     if (row.name == name) return row.op;

@@ -10,7 +10,7 @@
 
 namespace tilelace {
 
-/// The tensors of a call, by role; op_table.h says which ones an op has, and their shapes.
+/// The tensors of a call, by role. op_table.h says which of them an op has and their shapes.
 struct Operands {
   TensorView input;                          ///< a or x
   std::span<const TensorView> weights = {};  ///< as prepared
@@ -21,7 +21,7 @@ struct Operands {
   TensorView residual = {};  ///< gemm_rs, gemm_ar: absent, or like `out`
 };
 
-/// A call of any op. The problem says which optional operands it has, and this call's m.
+/// A call of any op. Its problem says the call's m and which optional operands the call has.
 struct CallArgs {
   Problem problem;    ///< of this call; equal on every rank
   Operands operands;  ///< this rank's tensors
@@ -51,89 +51,90 @@ struct GemmReduceArgs {
   std::span<const std::int64_t> rows;        ///< gemm_rs: rows of every rank; empty: even split
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
   TensorView residual = {};  ///< absent, or shaped like `out` and not overlapping it
-                             ///< (0 x n where that has no rows): added once, in fp32, after
-                             ///< the sum; gemm_ar: equal on all ranks; no activation
+                             ///< (0 x n if `out` has no rows): added once, in fp32, after the sum;
+                             ///< gemm_ar: equal on all ranks; only without an activation
 };
 
-/// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A is
-/// the a [m_r, k] of all ranks, concatenated in rank order. m >= 0; shards may differ in rows or be
-/// empty; several weights share one gather. On GPUs: bf16 and fp16, n and k multiples of 8, at most
-/// 8 ranks, contiguous tensors on the rank's GPU. Collective. CPU ranks:
-/// blocking; on return `out` and `gathered` are whole and the inputs may be written. GPU ranks:
-/// enqueued on args.stream, after what is in it; what comes later in the stream sees `out` and
-/// `gathered` whole and may write the inputs. No other stream may use the tensors until then. May
-/// be captured (see Communicator). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k
-/// elements leave each rank (mesh and push). Errors: usage (a wrong argument: before anything is
-/// sent; ranks that disagree: before any result is written), peer, timeout; on GPUs those that
-/// depend on peers come from the next call or synchronize().
+/// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A is the
+/// a [m_r, k] of all ranks, one below the other in rank order. m >= 0. Shards may differ in rows or
+/// be empty. Several weights share one gather. On GPUs: bf16 and fp16, n and k multiples of 8, at
+/// most 8 ranks, contiguous tensors on the rank's GPU. Collective. CPU ranks: blocking; on return
+/// `out` and `gathered` are whole and the inputs may be written. GPU ranks: enqueued on args.stream
+/// after the work in it; later work in the stream sees the whole `out` and `gathered` and may write
+/// the inputs. No other stream may use the tensors until then. May be captured (see Communicator).
+/// Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k elements leave each rank (mesh
+/// and push). Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before
+/// any result is written), peer, timeout; on GPUs the next call or synchronize() throws errors that
+/// depend on peers.
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
 /// GEMM + reduce-scatter: out [m_r, n] is this rank's rows of act(S + bias), or of S + bias +
 /// residual, where S is the sum over ranks of x [m, k] * weight^T.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
-/// (Ring and two-level routes sum along their route, also in a fixed order; transport add in none.)
-/// On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused, medium or unfused as the
-/// plan says; unless fused, each rank's partial is rounded before the sum, its own too.
-/// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, as ag_gemm; what comes
-/// later in the stream sees `out` whole and may write the inputs. Alignment: 16 bytes. Traffic: (m
+/// (Ring and two-level routes sum along their route, also in a fixed order; transport add has no
+/// fixed order.) On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused, medium or
+/// unfused as the plan says; unless the plan is fused, every rank's partial is rounded before the
+/// sum.
+/// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, as ag_gemm; later work in
+/// the stream sees the whole `out` and may write the inputs. Alignment: 16 bytes. Traffic: (m
 /// - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: every rank gets all rows [m, n] of gemm_rs, the same bits on every rank. A
-/// rank reads only those rows of the residual that it sums: its shard of m, or all.
-/// On GPUs as gemm_rs. Fused, it stores directly into an `out` in a SymmetricBuffer, if that is at
-/// the same offset on all ranks. Collective, visible and aligned as gemm_rs.
+/// rank reads only the residual rows that it sums: its shard of m, or all rows. On GPUs: limits as
+/// gemm_rs; a fused plan stores directly into the peers' `out` if it is in a SymmetricBuffer, at
+/// the same offset on all ranks. Collective. Stream and alignment: as gemm_rs.
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank. Unfused on
 /// GPUs with transport pull (few rows): (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// Makes a call of the problem's op, as the three above do.
+/// Calls the problem's op: ag_gemm, gemm_rs or gemm_ar.
 /// Collective. Errors: as ag_gemm.
 void call(Communicator&, const CallArgs&, const PlanOptions& = {});
 
-/// Throws the error that the call would give for these arguments, whether or not it is prepared.
-/// For callers that prepare when they meet a new problem: check first, so that no rank prepares
-/// while another one fails. Local; peers are not told (refuse does that). Errors: usage.
+/// Throws the error that a call with these arguments would throw; the problem need not be prepared.
+/// Callers that prepare when they meet a new problem should check first, so that no rank prepares
+/// while another one fails. Local; only refuse tells the peers. Errors: usage.
 void check_call(Communicator&, const CallArgs&, const PlanOptions& = {});
 /// As above, for ag_gemm. Local. Errors: usage.
 void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// As above, for gemm_rs or gemm_ar. Local. Errors: usage.
 void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// Replaces a call that this rank cannot make. The peers get a usage error with this reason in
-/// their next call instead of waiting, and all ranks can go on (on GPUs once all have prepared
-/// again). For callers with their own checks. Collective, like the call that it replaces; GPU
-/// ranks: enqueued on `stream`. Errors: peer, timeout.
+/// Replaces a call that this rank cannot make. Instead of waiting, the peers get a usage error with
+/// this reason from their call, and all ranks can go on (on GPUs once all have prepared again). For
+/// callers that check arguments themselves. Collective, like the call that it replaces; GPU ranks:
+/// enqueued on `stream`. Errors: peer, timeout.
 void refuse(Communicator&, const std::string& reason, void* stream = nullptr);
-/// As refuse, but replaces Communicator::prepare. Collective. Errors: peer, timeout.
+/// As refuse, but in place of Communicator::prepare. Collective. Errors: peer, timeout.
 void refuse_prepare(Communicator&, const std::string& reason);
 
 /// The plan that calls of this problem will use on this communicator. Local; nothing needs to be
-/// prepared. Errors: usage (another number of ranks, a malformed problem, an option that is not
-/// possible for it).
+/// prepared. Errors: usage (the number of ranks is not the communicator's, a malformed problem, an
+/// option that is not possible for the problem).
 Plan query_plan(const Communicator&, const Problem&, const PlanOptions& = {});
 
-/// The GEMM of the problem alone, to be timed, without communication:
-/// for ag_gemm `a` is the gathered [m, k], for gemm_rs and gemm_ar `out` receives the rank's own
-/// partial [m, n]. GPU ranks: the fastest kernel without overlap, asynchronous on the stream. CPU
-/// ranks: blocking. Local. Errors: usage, system; on GPUs as ag_gemm.
+/// Runs only the GEMM of the problem, without communication, so that it can be timed. For ag_gemm
+/// `a` is the gathered [m, k]; for gemm_rs and gemm_ar `out` receives this rank's partial [m, n].
+/// GPU ranks: the GEMM kernel with the best predicted time, asynchronous on the stream. CPU ranks:
+/// blocking. Local. Errors: usage, system; on GPUs as ag_gemm.
 void gemm_only(Communicator&, const CallArgs&);
 /// As above, for ag_gemm. Local. Errors: the same.
 void gemm_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs and gemm_ar. Local. Errors: the same.
 void gemm_only(Communicator&, const GemmReduceArgs&);
-/// The collective of the problem alone, to be timed: the all-gather, reduce-scatter or all-reduce
-/// of the unfused path. ag_gemm: `a` to `gathered`; the others: the partial `x` [m, n] to `out`.
-/// GPU ranks: the transport of the unfused plan, asynchronous on the stream; a sum first
-/// copies the partial to memory that peers reach. CPU ranks: blocking. Collective. Errors: as
-/// ag_gemm.
+/// Runs only the collective of the problem, so that it can be timed: the all-gather, reduce-scatter
+/// or all-reduce of the unfused path. ag_gemm: from `a` to `gathered`; the others: from the partial
+/// `x` [m, n] to `out`. GPU ranks: by the transport of the unfused plan, asynchronous on the
+/// stream; a sum first copies the partial to memory that peers can reach. CPU ranks: blocking.
+/// Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, const CallArgs&);
 /// As above, for ag_gemm. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs or gemm_ar. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, Op, const GemmReduceArgs&);
-/// The problem to prepare for collective_only of this one. Only the extent that travels counts: n
-/// of a sum, k of a gather. Local. Errors: none.
+/// The problem that must be prepared before collective_only of this problem. It depends only on the
+/// width of the rows that travel: n for a sum, k for a gather. Local. Errors: none.
 Problem collective_of(Problem);
 
 }  // namespace tilelace

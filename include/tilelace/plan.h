@@ -18,16 +18,16 @@ struct KernelChoice;
 class TuningTable;
 }  // namespace plan
 
-/// What a call computes; equal on every rank of the group (`rows` says how shards differ).
+/// What a call computes; equal on every rank of the group (`rows` lists the shards' sizes).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
 /// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
 /// n and k are this rank's extents: the unsharded product has n * ranks columns (ag_gemm), or a sum
 /// over k * ranks (gemm_rs, gemm_ar).
 struct Problem {
   Op op{};             ///< what is computed
-  int ranks = 1;       ///< in the group
-  std::int64_t m = 0;  ///< rows of the gathered / partial operand; in prepare: the largest
-  /// Columns of each weight; gemm_rs and gemm_ar: exactly one. Ops without weights: k.
+  int ranks = 1;       ///< number of ranks in the group
+  std::int64_t m = 0;  ///< rows of the gathered or partial operand; in prepare: of the largest call
+  /// Columns of each weight; gemm_rs and gemm_ar have exactly one weight. Ops without weights: k.
   std::vector<std::int64_t> n;
   std::int64_t k = 0;                        ///< length of this rank's sum: columns of its operand
   DType dtype{};                             ///< of every tensor
@@ -36,38 +36,38 @@ struct Problem {
   bool return_gathered = false;              ///< ag_gemm: also deliver the gathered a [m, k]
   /// Rows of each rank's shard; empty: m split evenly, remainder first.
   std::vector<std::int64_t> rows = {};
-  bool residual = false;  ///< gemm_rs, gemm_ar: a matrix like `out` is added to the sum
+  bool residual = false;  ///< gemm_rs, gemm_ar: a matrix of the shape of `out` is added to the sum
 
   bool operator==(const Problem&) const = default;
   /// Columns of all weights together. Errors: none.
   [[nodiscard]] std::int64_t total_n() const;
-  /// Columns of output i (swiglu has one output as wide as one weight). Errors: std::out_of_range.
+  /// Columns of output i (swiglu has one output, as wide as one weight). Errors: std::out_of_range.
   [[nodiscard]] std::int64_t out_n(std::size_t i) const;
   /// Number of results: one for each weight; swiglu: one. Errors: none.
   [[nodiscard]] std::size_t outputs() const;
 };
 
-/// GPU ranks: whether transport multimem can be used: `usable`, or what is missing.
-/// `not_asked`: the communicator's option multicast. `not_allowed`: TILELACE_MULTICAST=1 in the
-/// environment. `not_supported`: support by the device.
+/// GPU ranks: whether transport multimem is `usable`, or what is missing. `not_asked`: the
+/// communicator's option multicast. `not_allowed`: TILELACE_MULTICAST=1 in the environment.
+/// `not_supported`: support by the device.
 enum class Multicast : std::uint8_t { not_asked, not_allowed, not_supported, usable };
 
 /// The machine that plans are made for.
 struct Machine {
   int workers = 1;                             ///< compute workers per rank
   int local_ranks = 0;                         ///< ranks per node; 0: all
-  double link_bytes_per_s = 0;                 ///< per rank and direction; 0: shared memory
-  double link_latency_s = 0;                   ///< per transfer
-  double rank_flops_per_s = 30e9;              ///< of all workers of a rank together
+  double link_bytes_per_s = 0;                 ///< of each direction; 0: shared memory
+  double link_latency_s = 0;                   ///< latency of a transfer
+  double rank_flops_per_s = 30e9;              ///< speed of all workers of a rank together
   Device device = Device::cpu;                 ///< cuda: a machine of GPUs
   int multiprocessors = 0;                     ///< cuda: SMs of each rank's GPU that GEMMs may use
   bool shared_device = false;                  ///< cuda: other communicators use the other SMs
   Multicast multicast = Multicast::not_asked;  ///< cuda: whether transport multimem can be used
-  /// cuda: the GPUs' architecture, by its row in the table of architectures with kernels
-  /// (`tilelace plan --help` lists them in order); 0: the first.
+  /// cuda: the GPUs' architecture, as its place in the table of architectures that kernels exist
+  /// for (`tilelace plan --help` lists them in order); 0: the first.
   int architecture = 0;
   double memory_bytes_per_s = 0;  ///< cuda: peak rate of a GPU's memory; 0: not known
-  /// cuda: plans that were measured on such a machine (read_tuning); null: only predictions.
+  /// cuda: plans that were measured on this kind of machine (read_tuning); null: only predictions.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 
   bool operator==(const Machine&) const = default;
@@ -83,45 +83,45 @@ struct PlanOptions {
   std::optional<int> tile_m, tile_n, blocks;
   std::optional<std::int64_t> chunk_rows;  ///< rows of one transfer
   std::optional<bool> straddle;            ///< tiles may cross the borders of shards
-  std::optional<DType> partials;   ///< type of the partial sums on the wire; CPU ranks: also fp32
+  std::optional<DType> partials;   ///< type in which partial sums are sent; CPU ranks: also fp32
   std::optional<int> local_ranks;  ///< two_level: ranks per node; divides the group
 
   bool operator==(const PlanOptions&) const = default;
 };
 
-/// "path=unfused,transport=pull": the choices as `tilelace plan --help` lists them; "": none.
-/// `what` begins an error's text. Local. Errors: usage (a key or a value that does not exist).
+/// Reads choices as `tilelace plan --help` lists them: "path=unfused,transport=pull"; "": none.
+/// `what` begins error texts. Local. Errors: usage (a key or a value that does not exist).
 PlanOptions parse_plan_options(const std::string& what, const std::string& text);
 
-/// All choices of a call, as a printable value; equal on every rank.
-/// On GPU ranks a worker is a cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of
-/// tile_n is gate, half is up). The transports there:
+/// All choices of a call, as a printable value; equal on every rank. On GPU ranks a worker is a
+/// cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of tile_n is gate, half is up).
+/// Transports on GPU ranks:
 ///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
 ///   sums      `store`: the GEMM or the summing kernel writes to peers; `pull`: the summing kernel,
 ///             or in a fused gemm_ar warps of the GEMM kernel, read partial sums from all ranks;
 ///             `multimem`: as `pull`, but the NVLink switch adds
-/// Unfused, the GEMM waits for all rows (ag_gemm) or comes before the sums.
+/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums.
 struct Plan {
   Op op{};                            ///< what is computed
-  Path path = Path::fused;            ///< how GEMM and transfers overlap
+  Path path = Path::fused;            ///< whether and how GEMM and transfers overlap
   RouteKind route = RouteKind::mesh;  ///< who sends to whom
   int local_ranks = 0;                ///< two_level only: ranks per node
   Transport transport = {};           ///< who moves bytes
   int tile_m = 128;                   ///< rows that a worker computes at a time
   int tile_n = 256;                   ///< columns that a worker computes at a time
-  std::int64_t chunk_rows = 128;      ///< rows that one transfer moves; independent of tile_m
+  std::int64_t chunk_rows = 128;      ///< rows that one transfer moves, whatever tile_m is
   int blocks = 1;                     ///< gemm_ar on CPU ranks: row blocks, one after another
   int workers = 1;                    ///< CPU ranks: compute threads; GPUs: clusters of CTAs
-  /// Tiles may cross shard borders; those tiles come last (ag_gemm) or first (gemm_rs). gemm_rs on
-  /// GPU ranks: the two CTAs of a cluster have tiles of two shards.
+  /// Whether tiles may cross shard borders. Tiles that do come last (ag_gemm) or first (gemm_rs).
+  /// gemm_rs on GPU ranks: the two CTAs of a cluster have tiles of two shards.
   bool straddle = false;
-  DType partials{};                   ///< gemm_rs, gemm_ar: type of the partial sums on the wire
-  std::int64_t staging_bytes = 0;     ///< staging per rank and slot, bytes; there are two slots
+  DType partials{};                   ///< gemm_rs, gemm_ar: type in which partial sums are sent
+  std::int64_t staging_bytes = 0;     ///< bytes of staging per rank and slot; there are two slots
   std::string staging_formula;        ///< how staging_bytes is computed
-  std::string reason;                 ///< why this plan
-  std::vector<std::string> rejected;  ///< other candidates, each with why not
-  /// GPU ranks: launch parameters of the kernels, opaque; null where there is nothing to run. They
-  /// are printed with the plan (docs/plans.md).
+  std::string reason;                 ///< why the planner chose this plan
+  std::vector<std::string> rejected;  ///< other candidates, each with the reason against it
+  /// GPU ranks: launch parameters of the kernels, opaque; null if no kernel runs. They are printed
+  /// with the plan (docs/plans.md).
   std::shared_ptr<const plan::KernelChoice> kernel;
 
   /// Compares launch parameters by value.
@@ -140,30 +140,30 @@ std::ostream& operator<<(std::ostream&, const Machine&);
 /// Prints a plan on one line (docs/plans.md). Errors: the stream's.
 std::ostream& operator<<(std::ostream&, const Plan&);
 
-/// This machine for CPU ranks on one host; 0 workers: cores / ranks, at least 1. Local. The speed
-/// is a round number for the cost model, not a measurement. Errors: usage (ranks outside 1..64).
+/// Describes this host for CPU ranks; 0 workers: cores / ranks, at least 1. Local. The speed is a
+/// round number for the cost model, not a measurement. Errors: usage (ranks outside 1..64).
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
 
-/// The machine that GPU ranks plan for by default: H200s with NVLink, one per rank. Local; needs no
-/// GPU. Its costs were fitted to measurements on H200s (docs/decisions/0005, 0006). Errors: none.
+/// The machine that plans of GPU ranks assume by default: H200s with NVLink, one per rank. Local;
+/// needs no GPU. Costs were fitted on H200s (docs/decisions/0005, 0006). Errors: none.
 Machine cuda_machine(int multiprocessors = 132);
 
-/// A table of measured plans, as `tilelace tune` writes it (docs/tuning.md). Local. make_plan takes
-/// the row of a problem, or a near one. A table holds for one kind of GPU and one set of kernels,
-/// and is not used elsewhere. Errors: usage (no such file, no table), which name the file and what
-/// is wrong in it.
+/// Reads a table of measured plans that `tilelace tune` wrote (docs/tuning.md). Local. make_plan
+/// uses the row of the problem, or a near one. A table is valid for one kind of GPU and one set of
+/// kernels and is ignored elsewhere. Errors: usage (no file, not a table); the text names the file
+/// and the fault.
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
-/// Plans a call. Local; it uses no memory of the call and no peer.
-/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Their possible plans
-/// ("asked": only if PlanOptions ask for it):
+/// Plans a call. Local: no peer takes part, and no tensor is needed.
+/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Plans that are possible
+/// there ("asked": only if PlanOptions ask for it):
 ///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; nccl asked
 ///   gemm_rs  mesh; fused and unfused; store, pull, push (few rows); asked: medium with push,
 ///            unfused ring with store, unfused add, fused with straddle
 ///   gemm_ar  mesh; fused and unfused; store, pull, push (few rows); multimem asked
 /// Partial sums have the operands' type.
-/// Errors: usage, when the problem is malformed or an option is not possible for it; the text says
-/// why, and what is possible.
+/// Errors: usage, if the problem is malformed or an option is not possible for it; the text says
+/// why and what is possible.
 Plan make_plan(const Problem&, const Machine&, const PlanOptions& = {});
 
 }  // namespace tilelace

@@ -7,7 +7,8 @@
 namespace tilelace {
 
 /// A row-major matrix that somebody else owns: `rows` x `cols` elements of type `dtype` at `data`,
-/// consecutive rows `stride` elements apart. A default-constructed view (null data) means "absent".
+/// with consecutive rows `stride` elements apart. A default-constructed view (null data) means
+/// "absent".
 /// Alignment: data and stride * size_of(dtype) are multiples of 16 bytes.
 struct TensorView {
   void* data = nullptr;

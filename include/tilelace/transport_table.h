@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of transports, one row each. Code that depends on the transport reads its row; the
+// The table of transports, one row each. Code that depends on a transport reads that row; the
 // command, printed plans and the checks of options go through all rows.
 #pragma once
 #include <algorithm>
@@ -14,9 +14,9 @@
 
 namespace tilelace {
 
-/// Who carries bytes. `engine`: a copy engine (for sums of GPU ranks a kernel after the product).
-/// `worker`: the workers that compute. `library`: NCCL. `memory`: the receiver's memory, which
-/// adds what it receives. `switched`: the NVLink switch.
+/// Who carries bytes. `engine`: a copy engine (for sums on GPU ranks: a kernel after the GEMM).
+/// `worker`: the workers that compute. `library`: NCCL. `memory`: the receiver's memory, which adds
+/// values as they arrive. `switched`: the NVLink switch.
 enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
 
 /// Facts about a transport.
@@ -24,21 +24,21 @@ struct TransportRow {
   Transport transport;    ///< the one that the row is for
   std::string_view name;  ///< as the command and plans spell it
   Carrier carrier;        ///< who moves the bytes
-  bool pulls = false;     ///< the receiver reads; if not, the sender writes
+  bool pulls = false;     ///< true: the receiver reads; false: the sender writes
   bool gpus = false;      ///< for GPU ranks only
 
-  /// The sender starts transfers outside of the product; only then can ranks relay sums.
+  /// Whether the sender starts transfers outside of the GEMM. Only then can ranks relay sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }
-  /// Workers send tiles instead of chunks, and nobody relays.
+  /// Whether workers send tiles instead of chunks. No rank relays tiles.
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
-  /// Whether libnccl has to be there.
+  /// Whether libnccl must be installed.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }
   /// Whether memory has to be mapped for multicast.
   [[nodiscard]] constexpr bool needs_multicast() const { return carrier == Carrier::switched; }
-  /// The owner's memory adds what arrives, in the order of arrival: the last bits differ from run
-  /// to run.
+  /// Whether the owner's memory adds values in the order of arrival. If so, the last bits of sums
+  /// differ from run to run.
   [[nodiscard]] constexpr bool by_memory() const { return carrier == Carrier::memory; }
-  /// The transport adds: for sums only, and not in rank order.
+  /// Whether the transport itself adds: then it is for sums only, and they are not in rank order.
   [[nodiscard]] constexpr bool adds() const { return by_memory() || needs_multicast(); }
 };
 
@@ -59,7 +59,7 @@ inline constexpr std::array kTransports{
                  .gpus = true},
 };
 
-/// The row for nullopt, and for a number that names no transport (check_options refuses it).
+/// The row for nullopt and for numbers that name no transport (check_options refuses them).
 inline constexpr TransportRow kNoTransport{
     .transport = static_cast<Transport>(255), .name = "?", .carrier = static_cast<Carrier>(255)};
 
@@ -68,12 +68,12 @@ inline constexpr TransportRow kNoTransport{
 /// Row i is the transport of number i.
 constexpr std::span<const TransportRow> transport_table() { return detail::kTransports; }
 
-/// The row of a transport; one named "?" for a value that names none.
+/// The row of a transport; for a value that names no transport, the row named "?".
 constexpr const TransportRow& row_of(Transport transport) {
   const auto i = static_cast<std::size_t>(transport);
   return i < detail::kTransports.size() ? detail::kTransports[i] : detail::kNoTransport;
 }
-/// The row of a transport; one named "?" where none was asked for.
+/// The row of a transport; for nullopt, the row named "?".
 constexpr const TransportRow& row_of(std::optional<Transport> transport) {
   return transport ? row_of(*transport) : detail::kNoTransport;
 }

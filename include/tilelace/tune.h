@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured plans for GPU ranks, from a program; `tilelace tune` is the command
+// Measures plans for GPU ranks from within a program. The command for it is `tilelace tune`
 // (docs/tuning.md).
 #pragma once
 #include <cstddef>
@@ -17,50 +17,50 @@ namespace tilelace {
 
 /// What tune() does and how long it may take.
 struct TuneOptions {
-  double seconds = 480;        ///< problems that would begin later are left out; more than 0
+  double seconds = 480;  ///< problems that would start after this time are left out; more than 0
   double problem_seconds = 0;  ///< limit for one problem; 0: none
-  int candidates = 3;          ///< plans timed per kind, best predictions first; 1 to 1000
-  bool again = false;          ///< also problems that the communicator's tables have
-  bool force = false;          ///< also on GPUs that others use or that heat slows down
+  int candidates = 3;          ///< plans to time of each kind, the best predicted first; 1 to 1000
+  bool again = false;          ///< also tunes problems that the communicator's tables have
+  bool force = false;          ///< also tunes on GPUs that others use or that heat slows down
 };
 
 /// A problem, its fastest plan, and the times.
 struct TunedProblem {
-  Problem problem;          ///< op, ranks, m, n, k, dtype, SwiGLU or not
-  Plan plan;                ///< the fastest one that was timed
+  Problem problem;          ///< its op, ranks, m, n, k, dtype, and whether SwiGLU
+  Plan plan;                ///< the fastest plan that was timed
   double us = 0;            ///< time of a call on the slowest rank
   double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
-  std::size_t plans = 0;    ///< how many were timed
+  std::size_t plans = 0;    ///< number of plans that were timed
 };
 
 /// The fastest tiles of a product of a layer of experts, and the times.
 struct TunedExperts {
   std::int64_t m = 0;     ///< tokens of all ranks
-  bool first = true;      ///< of the layer's first half, else of its second
-  std::string tiles;      ///< their name, as `tilelace plan` prints it
+  bool first = true;      ///< true: the product of the layer's first half; false: of its second
+  std::string tiles;      ///< name of the tiles, as `tilelace plan` prints it
   double us = 0;          ///< time of a product on the slowest rank
-  double rule_us = 0;     ///< measured time of the tiles that are taken without a table
-  std::size_t plans = 0;  ///< how many were timed
+  double rule_us = 0;     ///< measured time of the tiles that calls without a table take
+  std::size_t plans = 0;  ///< number of kinds of tiles that were timed
 };
 
 /// What tune() or tune_experts() found; equal on every rank.
 struct TuneResult {
-  std::vector<TunedProblem> rows = {};     ///< from this call, in the order of the problems
-  std::vector<TunedExperts> experts = {};  ///< from this call, in the order of m
+  std::vector<TunedProblem> rows = {};     ///< problems that this call tuned, in the order given
+  std::vector<TunedExperts> experts = {};  ///< products that this call tuned, in the order of m
   std::size_t left = 0;                    ///< problems that were not reached in time
-  /// A table for CommunicatorOptions::tuning: these rows and all that this communicator tuned
-  /// before; null where there are none.
+  /// A table for CommunicatorOptions::tuning with these rows and all that this communicator tuned
+  /// before; null if there are no rows.
   std::shared_ptr<const plan::TuningTable> table;
   std::string text;  ///< the same table as the text of a file
 };
 
-/// Times the best predicted plans of every kind for each problem and finds the fastest by
-/// successive halving. Calls run in CUDA graphs on random operands that do not fit L2. The fastest
-/// plan's result is checked against fp64; later calls of the communicator use that plan, and their
-/// results may differ in the last bits from earlier ones. Problems for which plans cannot differ
-/// are timed once. Collective: the same problems and options on every rank, with no
-/// call in progress; the times of the slowest rank decide. Memory: a temporary communicator, and
-/// operands and staging of one problem at a time.
+/// For each problem, times the plans with the best predictions of every kind and finds the fastest
+/// by successive halving. Calls run in CUDA graphs on random operands that do not fit L2.
+/// The result of the fastest plan is checked against fp64. Later calls of the communicator use that
+/// plan, so their results may differ in the last bits from those of earlier calls. Problems that
+/// differ only in what plans do not depend on, such as a bias, are timed once. Collective: the same
+/// problems and options on every rank, with no call in progress; the times of the slowest rank
+/// decide. Memory: a temporary communicator, and operands and staging of one problem at a time.
 /// Errors: usage (CPU ranks, a share of the device, problems that GPU ranks cannot run, options),
 /// system (a plan that fails or has a wrong result; a GPU that is throttled or shared, with what
 /// was seen; memory), peer, timeout.

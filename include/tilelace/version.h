@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version, for C and C++. It stands here alone: the build and the Python package read it. */
+/* The version, for C and C++. The build and the Python package read it from this file. */
 #ifndef TILELACE_VERSION_H
 #define TILELACE_VERSION_H
 
-/** Changes with the public interface; 0: any minor version may change it. */
+/** Grows when the public interface changes. While it is 0, any minor version may change the
+ * interface. */
 #define TILELACE_VERSION_MAJOR 0
-/** Changes with what is added. */
+/** Grows when features are added. */
 #define TILELACE_VERSION_MINOR 1
-/** Changes with what is mended. */
+/** Grows when bugs are fixed. */
 #define TILELACE_VERSION_PATCH 0
 
-/** 10000 * major + 100 * minor + patch of these headers, for #if. The library's: version(). */
+/** Version of these headers as a number for #if: 10000 * major + 100 * minor + patch. version()
+ * gives the library's. */
 #define TILELACE_VERSION \
   (TILELACE_VERSION_MAJOR * 10000 + TILELACE_VERSION_MINOR * 100 + TILELACE_VERSION_PATCH)
 
 #define TILELACE_VERSION_WORD_(x) #x
 #define TILELACE_VERSION_TEXT_(major, minor, patch) \
   TILELACE_VERSION_WORD_(major) "." TILELACE_VERSION_WORD_(minor) "." TILELACE_VERSION_WORD_(patch)
-/** "major.minor.patch" of these headers. The library's in C: tilelace_version(). */
+/** Version of these headers as text: "major.minor.patch". In C, tilelace_version() gives the
+ * library's. */
 #define TILELACE_VERSION_STRING \
   TILELACE_VERSION_TEXT_(TILELACE_VERSION_MAJOR, TILELACE_VERSION_MINOR, TILELACE_VERSION_PATCH)
 
 #ifdef __cplusplus
 namespace tilelace {
 
-/// TILELACE_VERSION of the library that runs. With a shared library it may differ from that of the
-/// headers that the program was compiled with. Local. Errors: none.
+/// TILELACE_VERSION of the library in use. If that is a shared library, the headers that the
+/// program was compiled with may have another version. Local. Errors: none.
 int version() noexcept;
 
 }  // namespace tilelace
