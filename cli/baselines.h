@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls on GPUs are compared with: cuBLASLt's fastest algorithm, NCCL's collectives on each
-// kind of its buffers, one after the other, and a product beside copies that it does not wait for.
+// What calls on GPUs are compared with: cuBLASLt's fastest algorithm, then NCCL's collective on
+// each kind of its buffers; and a GEMM that runs beside copies without waiting for them.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,16 +13,17 @@
 
 namespace tilelace::cli {
 
-/// One of them, ready to be timed.
+/// One baseline, ready to be timed.
 struct Peer {
   std::string name;
-  std::optional<Way> way;  ///< that it is one of
+  std::optional<Way> way;  ///< the way of a row that this baseline times, if any
   GpuCall call;
-  /// Makes a call on cleared memory and brings its results into the tensors; empty: not compared.
+  /// Clears its memory, makes a call and copies the results into the tensors, to be compared.
+  /// Empty: results are not compared.
   std::function<void()> deliver = {};
 };
 
-/// A rank's side.
+/// One rank's part of all baselines.
 class Baselines {
  public:
   /// Collective. Errors: usage (a build without CUDA or NCCL's header), system (no library).
@@ -31,8 +32,9 @@ class Baselines {
   Baselines& operator=(const Baselines&) = delete;
   ~Baselines();
 
-  /// Collective. What there is for this row, on copies of its operands; as long as the tensors
-  /// live, until it is called again. Of an MLP: `then`'s result is delivered.
+  /// Collective. The baselines that this row has, on copies of its operands. They are valid until
+  /// the next call, while the tensors live. For an MLP the result of its second product is
+  /// delivered.
   std::vector<Peer> peers(const Job& job, CallTensors& tensors, const RankWeights& weights);
   std::vector<Peer> peers(const Job& mlp, CallTensors& first, const RankWeights& first_weights,
                           CallTensors& then, const RankWeights& then_weights);

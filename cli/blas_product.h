@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A product and its collective as cuBLASLt and NCCL do them, on copies of a row's operands.
+// A GEMM by cuBLASLt and its collective by NCCL, on copies of a row's operands.
 #pragma once
 #include <array>
 #include <memory>
@@ -17,43 +17,43 @@ namespace tilelace::cli {
 constexpr std::array kBuffers{cuda::NcclBuffer::plain, cuda::NcclBuffer::registered,
                               cuda::NcclBuffer::window};
 
-/// What all rows share.
+/// What the baselines of all rows share.
 struct BaselineContext {
   Communicator& member;
   const Workload& work;
   GpuTimes& times;
-  std::unique_ptr<cuda::NcclGroup> nccl;  ///< where there is a kind of its buffers
+  std::unique_ptr<cuda::NcclGroup> nccl;  ///< null if no kind of NCCL's buffers is asked for
   std::vector<cuda::NcclBuffer> kinds;
   cudaStream_t stream = nullptr;
 };
 
-/// A product by cuBLASLt, all weights in one, and its collective by NCCL: rows one behind the
-/// other, filled up to a multiple of the ranks where they are cut.
+/// A GEMM by cuBLASLt, with all weights as one matrix, and its collective by NCCL. Rows are dense;
+/// if they are split over the ranks, they are padded to a multiple of the ranks.
 class BlasProduct {
  public:
   BlasProduct(BaselineContext& context, const model::LayerGemm& gemm, std::int64_t m);
 
-  /// Copies the weights, and the operand of the product where it is there.
+  /// Copies the weights, and the GEMM's operand unless it is null.
   void lay(const RankWeights& weights, const TensorView* operand);
-  /// Collective: with operands in place.
+  /// Collective. Searches cuBLASLt's fastest algorithm; the operands must be in place.
   void find_algorithm();
   void multiply(cuda::NcclBuffer kind, int i) { multiply(kind, i, algorithm_); }
   void collect(cuda::NcclBuffer kind, int i);
-  /// One after the other.
+  /// Runs GEMM and collective one after the other.
   void unfused(cuda::NcclBuffer kind, int i);
-  /// So that nothing is taken for a result that is not one.
+  /// Overwrites old results, so that they cannot be mistaken for new ones.
   void clear(cuda::NcclBuffer kind);
   void deliver(cuda::NcclBuffer kind, const std::vector<GuardedMatrix>& outputs);
 
   [[nodiscard]] bool gathers() const { return row_of(gemm_.op).gathers; }
-  /// Buffers of this kind are there on every rank.
+  /// Whether every rank has buffers of this kind.
   [[nodiscard]] bool has(cuda::NcclBuffer kind) const { return moved_[index_of(kind)] != nullptr; }
-  /// What the collective takes from a rank for each peer, or from each for itself.
+  /// Bytes that the collective moves from one rank to another.
   [[nodiscard]] std::size_t shard_bytes() const { return bytes_of(shard_rows_, moved_cols_); }
   [[nodiscard]] std::byte* own_shard(cuda::NcclBuffer kind, int i) const {
     return moved(kind, i) + static_cast<std::size_t>(context_.member.rank()) * shard_bytes();
   }
-  /// ag_gemm's result, the others' operand.
+  /// The buffer that is not communicated: ag_gemm's result, the operand of other ops.
   [[nodiscard]] std::byte* kept(int i) const {
     return static_cast<std::byte*>(kept_->data()) + kept_turns_.at(i);
   }
@@ -63,7 +63,8 @@ class BlasProduct {
   [[nodiscard]] std::size_t bytes_of(std::int64_t rows, std::int64_t cols) const {
     return static_cast<std::size_t>(rows * cols) * size_of(problem_.dtype);
   }
-  /// The gathered operand, or partial sums; behind all of them, results.
+  /// The buffer that NCCL reads: the gathered operand or partial sums, and after all copies of it
+  /// the results.
   [[nodiscard]] std::byte* moved(cuda::NcclBuffer kind, int i) const {
     return moved_[index_of(kind)] + moved_turns_.at(i);
   }
@@ -74,7 +75,7 @@ class BlasProduct {
     return static_cast<std::byte*>(weight_->data()) + weight_turns_.at(i);
   }
   void multiply(cuda::NcclBuffer kind, int i, int algorithm);
-  /// The operand's rows, each shard's at its place.
+  /// Copies the operand's rows, each shard to its place.
   void lay_rows(std::byte* to, const TensorView& from);
 
   BaselineContext& context_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands. Each adds itself to the app and sets `exit_code` when it was chosen and ran.
+// The subcommands. Each function adds its command to the app; the command sets `exit_code` when it
+// has run.
 #pragma once
 #include <CLI/App.hpp>
 

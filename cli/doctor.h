@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the doctor's parts share.
+// What the source files of `tilelace doctor` share.
 #pragma once
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -38,7 +38,7 @@ class Report {
   std::vector<std::string> disabled_;
 };
 
-/// A library that is asked by name only, so that this build needs none of it.
+/// A library that is loaded at run time by its name, so that the build does not need it.
 class Library {
  public:
   explicit Library(std::initializer_list<const char*> names) {
@@ -60,28 +60,28 @@ class Library {
   void* handle_ = nullptr;
 };
 
-/// The GPUs and the libraries of CUDA: doctor_gpus.cc in builds without CUDA, else
+/// Reports on GPUs and CUDA's libraries: from doctor_gpus.cc in builds without CUDA, else from
 /// doctor_gpus_cuda.cc.
 void report_devices(Report& report);
 
-/// A machine, where its numbers come from, and options that simulate it.
+/// A machine file's numbers, their sources, and options for `simulate` that play this machine.
 struct MeasuredMachine {
   sim::MachineModel machine;
   Sources sources;
   std::string ranks;
 };
 
-/// Times cores, copies and flags of this machine, about two seconds.
+/// Times cores, copies and flags of this machine; takes about two seconds.
 MeasuredMachine measure_cpu_ranks();
-/// Times products, copies and links of all its GPUs, about half a minute; ends the process after
-/// one. What is not measured stays as in `known`. Errors: usage (a build without CUDA, no GPU that
-/// it is built for), system.
+/// Times GEMMs, copies and links of all GPUs of this machine; takes about half a minute, and ends
+/// the process after one minute. Numbers that are not measured stay as in `known`. Errors: usage (a
+/// build without CUDA, or no GPU that the build has kernels for), system.
 MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known);
 
 struct MeasureRequest {
   std::string path;
-  std::string backend;  ///< cpu, cuda, or empty: GPUs where there are any
-  std::string compare;  ///< a machine to compare with; may be empty
+  std::string backend;  ///< cpu or cuda; empty: cuda if there are GPUs
+  std::string compare;  ///< the machine to compare with; empty: none
 };
 
 /// Measures and writes a machine file. Errors: usage, also when the file cannot be written; system.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls of GPU ranks take: replays of graphs of calls, each sample after a load of its own
-// kind, all ranks at once, the slowest rank's.
+// Times calls of GPU ranks. A sample is one replay of a graph of calls, right after warm-up replays
+// of the same graph, on all ranks at once; its time is the slowest rank's.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -16,35 +16,37 @@ namespace tilelace::cli {
 
 using tilelace::kGraphCalls;
 
-/// Ranks that meet outside of calls wait so long for each other.
+/// The longest that ranks wait for each other outside of calls.
 constexpr double kMeetSeconds = 60;
 
-/// The i-th call of a graph.
+/// Makes the i-th call of a graph.
 using GpuCall = std::function<void(int)>;
 
 using plan::CallTime;
 
-/// Collective, of ranks anywhere: the largest of all their numbers, on each.
+/// Collective; for CPU and GPU ranks. The largest of all ranks' numbers.
 double most_of(Communicator& member, double mine);
 
-/// A rank's side. All but stream() is collective, with the same calls in the same order.
+/// One rank's part of the timing. All members but stream() are collective: every rank makes the
+/// same calls in the same order.
 class GpuTimes {
  public:
-  /// `tick` is called now and then; graphs have so many calls. Error: system.
+  /// `tick` is called now and then; a graph has `calls` calls. Error: system.
   GpuTimes(Communicator& member, std::function<void()> tick, int calls = kGraphCalls);
 
   [[nodiscard]] void* stream() const { return timer_->stream(); }
-  /// As plan::fastest_of.
+  /// Finds the fastest call, as plan::fastest_of does.
   plan::Halving fastest(const std::vector<GpuCall>& calls, std::span<const double> predicted_us);
-  /// `count` samples of each call, in shuffled rounds. `warmup`: replays before each, at least.
+  /// `count` samples of each call, in shuffled rounds, each after at least `warmup` replays.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls, int count,
                                            int warmup);
-  /// What the host is busy with an eager call, one behind the other, while the launch queue has
-  /// room. Ranks take turns, for threads of one process would wait for each other in the driver.
+  /// The time that the host spends on an eager call when calls follow one another and the launch
+  /// queue has room. Ranks take turns, since threads of one process would wait for each other in
+  /// the driver.
   double host_us(const std::function<void()>& call);
 
  private:
-  /// Runs two calls, captures the rest; what a call takes, about.
+  /// Runs two calls eagerly and captures a graph of calls. Returns about what one call takes.
   double prepare(std::size_t number, const GpuCall& call);
   double sample(std::size_t number, int load, int timed);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command is asked to run: the products, their sizes, and where their numbers come from.
+// What a command is asked to run: which products, in which sizes, with which weights.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -20,16 +20,17 @@ namespace tilelace::cli {
 struct Job {
   model::LayerGemm gemm;
   int layer = 0;
-  /// The second product of an MLP: gemm_rs behind an ag_gemm, gemm_ar behind a product of rows that
-  /// are whole on every rank.
+  /// The second product of an MLP: gemm_rs after an ag_gemm, or gemm_ar after a GEMM whose input
+  /// every rank has in full.
   std::optional<model::LayerGemm> then = {};
-  /// One of several --plan, instead of the workload's options, and the values that it gives.
+  /// If --plan was given several times: the job's own options, which replace the workload's.
+  /// `given`: their text.
   std::optional<PlanOptions> options = {};
   std::string given = {};
 };
 
 struct Workload {
-  std::string model;  ///< empty: sizes without a model
+  std::string model;  ///< empty: sizes were given without a model
   model::ModelConfig config;
   model::WeightSource source = model::WeightSource::random(1);
   std::vector<Job> jobs;
@@ -37,34 +38,34 @@ struct Workload {
   int ranks = 1;
   DType dtype{};
   PlanOptions options;
-  std::string plan;    ///< GPUs: as printed, instead of options; empty: none
-  int iterations = 0;  ///< 0: as many as fit the time a row gets
+  std::string plan;    ///< GPUs: a printed plan, which replaces options; empty: none
+  int iterations = 0;  ///< 0: as many as fit the time for a row
   int warmup = 2;
   bool check = true;
-  /// GPUs: plans of each kind that are timed, best prediction first; 0 and no kinds: the planner's
-  /// choice alone.
+  /// GPUs: how many plans of each kind are timed, the best predicted first. If 0 and `kinds` is
+  /// empty, only the planner's choice is timed.
   int candidates = 0;
-  std::vector<std::string> kinds;      ///< those alone; empty: every kind
-  std::vector<std::string> baselines;  ///< GPUs: what else is timed (baselines.h)
+  std::vector<std::string> kinds;      ///< kinds of plans to time; empty: all
+  std::vector<std::string> baselines;  ///< GPUs: the baselines to time (baselines.h)
   bool several_layers = false;
-  /// GPUs: candidates alone are timed, and the fastest checked; nothing beside it.
+  /// GPUs: only candidates are timed, and only the fastest is checked.
   bool tunes = false;
-  /// GPUs: `fused` and what peers take for a whole call alone are timed, and checked once; ranks
-  /// prepare for that alone, for each m anew.
+  /// GPUs: only `fused` and baselines of a whole call are timed, and checked once. Ranks prepare
+  /// only for them, separately for each m.
   bool brief = false;
-  bool force = false;      ///< tunes: also on GPUs that are throttled or shared
-  double budget_s = 0;     ///< rows that begin later are left out; 0: none are
-  std::vector<bool> skip;  ///< rows that are, by number (job * sizes + size); empty: none
+  bool force = false;      ///< `tunes` also on GPUs that are throttled or shared
+  double budget_s = 0;     ///< rows that would start later are left out; 0: no limit
+  std::vector<bool> skip;  ///< rows to leave out, by number (job * sizes + size); empty: none
   Device device = Device::cpu;
   GpuFacts gpus;  ///< cuda only
 };
 
-/// The product without a model: n, of each weight, and k are those of the unsharded one.
+/// A product without a model. n (of each weight) and k are the unsharded extents.
 model::LayerGemm plain_gemm(Op op, const std::vector<std::int64_t>& n, std::int64_t k, int ranks);
 constexpr std::array<std::string_view, 2> kMlpNames{"mlp_rs", "mlp_ar"};
-/// An MLP with a gate: k is the width of its input and result, n of what is between.
+/// An MLP with a gate: k is the width of its input and result, n the width in between.
 Job plain_mlp(std::string_view name, std::int64_t n, std::int64_t k, int ranks);
-/// "mlp_rs", "mlp_ar", or the product's op.
+/// The job's name: "mlp_rs", "mlp_ar", or the product's op.
 std::string_view name_of(const Job& job);
 
 std::int64_t sum_of(const std::vector<std::int64_t>& values);
@@ -74,36 +75,39 @@ const Job& job_of(const Workload& work, int row);
 std::int64_t m_of(const Workload& work, int row);
 
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
-/// The overrides that apply to this product, so that one list does for several ops: blocks are
-/// gemm_ar's alone, partials are of sums. check_workload refuses what applies to none.
+/// The options that apply to this job, so that one list of options serves several ops: only gemm_ar
+/// has blocks, only sums have partials. check_workload refuses options that apply to no job.
 PlanOptions options_for(const PlanOptions& options, const Job& job);
-/// The same on another path, with that path's own chunks.
+/// The same options for another path, whose chunks are the planner's choice.
 PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
 
-/// The other paths that are timed beside the default one.
+/// The paths that are timed in addition to the default one.
 std::vector<Path> baseline_paths(Device device, Op op);
-/// The default plan first: what `fused` is. The unfused one comes last; a brief workload has the
-/// first alone.
+/// Options for each plan that is timed: first the default plan, which is reported as `fused`; last
+/// the unfused plan. A brief workload has only the first.
 std::vector<PlanOptions> ways_of(const Workload& work, const Job& job);
 
-/// What `fused` is the fastest of: the planner's choice, then the first predictions of each kind;
-/// or the plan that was given. Empty where the workload asks for none. Errors: usage (an unknown
-/// kind, a plan that says nothing).
+/// The plans among which `fused` is the fastest: the planner's choice, then the best predicted of
+/// each kind; or only the plan that was given. Empty if the workload asks for no candidates.
+/// Errors: usage (an unknown kind, a plan without a tile).
 std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
                                          const Machine& machine);
-/// cublas (always there), nccl, nccl_registered, nccl_window, beside. Errors: usage (another word).
+/// Parses a list of cublas (always timed), nccl, nccl_registered, nccl_window and beside. Errors:
+/// usage (an unknown word).
 std::vector<std::string> parse_baselines(std::string_view text);
-/// Of these the kinds of NCCL's buffers, for collectives by themselves. Errors: usage (another).
+/// Parses the names of NCCL's buffers only, for collectives without a product. Errors: usage (an
+/// unknown name).
 std::vector<std::string> parse_buffers(std::string_view text);
 
-/// Each --plan, once the workload's jobs and device are known: one is for all jobs, of several each
-/// job gets one row each. GPU ranks: or one plan as it is printed. Errors: usage.
+/// Applies every --plan, once the workload's jobs and device are known. A single one is for all
+/// jobs; of several, each makes a row of each job. On GPU ranks a single one may also be a printed
+/// plan. Errors: usage.
 void take_plans(const std::vector<std::string>& plans, Workload& work);
 
-/// What the backend says of itself for such a group, without making one.
-/// `gpus`: those that are there; null: H200s.
+/// The machine that a group with these options would plan for, without making the group. `gpus`:
+/// the GPUs of this machine; null: H200s.
 Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFacts* gpus = nullptr);
-/// 0: cores / ranks, at least 1.
+/// `workers`, or if that is 0 cores / ranks, at least 1.
 int workers_for(int ranks, int workers);
 
 /// Checks every problem and plan of the workload, and that each override applies to one; throws
@@ -112,7 +116,7 @@ void check_workload(const Workload& work, const Machine& machine);
 
 /// Bytes that all ranks of this machine need together at the worst moment.
 std::int64_t memory_needed(const Workload& work, const Machine& machine);
-/// Throws a usage error when that is more than this machine has.
+/// Throws a usage error if memory_needed is more than this machine has.
 void check_memory(const Workload& work, const Machine& machine);
 
 }  // namespace tilelace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values of records: what was not measured is null.
+// Values of records. A value that was not measured is null.
 #pragma once
 #include <cmath>
 #include <nlohmann/json.hpp>

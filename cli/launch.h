@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a program once a rank, with what a launcher says in the environment, and ends them all.
+// Starts a program once per rank, with a launcher's environment variables, and ends all of them.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,14 +8,14 @@ namespace tilelace::cli {
 
 struct LaunchOptions {
   int ranks = 1;
-  bool tag = false;    ///< output comes line by line, with the rank in front
-  double grace_s = 5;  ///< from the request to end to the kill
+  bool tag = false;    ///< print output by whole lines, each after its rank
+  double grace_s = 5;  ///< time from the signal to end to the kill
   std::vector<std::string> command;
 };
 
-/// Runs until every rank has ended; nothing of them, and not their meeting place, is left when it
-/// returns or throws. The exit code of the first rank that failed (128 + n for signal n), else 0.
-/// Errors: usage (the program cannot be started), system, Interrupted.
+/// Runs until every rank has ended. No process of theirs and no file that they met in is left when
+/// it returns or throws. Returns the exit code of the first rank that failed (128 + n for signal
+/// n), else 0. Errors: usage (the program cannot be started), system, Interrupted.
 int launch(const LaunchOptions& options);
 
 }  // namespace tilelace::cli

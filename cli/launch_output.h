@@ -9,14 +9,14 @@
 
 namespace tilelace::cli {
 
-/// What the ranks print, whole lines with the rank in front: "[2] text".
+/// Prints the ranks' output by whole lines, each after its rank: "[2] text".
 class TaggedOutput {
  public:
   /// The write end of a pipe whose lines appear on descriptor `to` (1 or 2).
   comm::UniqueFd add(int rank, int to);
-  /// Prints what comes within some milliseconds. Throws Interrupted if nobody reads it any more.
+  /// Prints output that arrives within `wait_ms`. Throws Interrupted if nobody reads it any more.
   void print(int wait_ms);
-  /// Prints what is there, unfinished lines included, and closes all.
+  /// Prints the rest, with unfinished lines, and closes the pipes.
   void finish();
 
  private:
@@ -24,7 +24,7 @@ class TaggedOutput {
     int rank = 0;
     int to = 1;
     comm::UniqueFd from;
-    std::string text;  ///< came, not yet printed
+    std::string text;  ///< received, not yet printed
   };
   static void read_some(Stream& stream);
   static void print_lines(Stream& stream);

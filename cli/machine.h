@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine is, for records, reports and refusals.
+// Facts about this machine, for records, reports and error texts.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -11,19 +11,19 @@ namespace tilelace::cli {
 
 std::string cpu_model();
 int cpu_cores();
-/// Of the first core, as /proc/cpuinfo names them.
+/// Flags of the first core, as /proc/cpuinfo names them.
 std::vector<std::string> cpu_flags();
-/// "AMD EPYC, 2 cores"
+/// The machine in words: "AMD EPYC, 2 cores".
 std::string device_name();
-/// Bytes that a new program can have: what the kernel says is available, and no more than the
-/// control group leaves. Absent when neither can be read.
+/// Bytes that a new program can allocate: what the kernel reports as available, limited by what is
+/// left to the control group. Absent if neither can be read.
 std::optional<std::int64_t> available_memory();
 std::optional<std::int64_t> total_memory();
-/// "1.5 GiB"
+/// A number of bytes as text: "1.5 GiB".
 std::string show_bytes(std::int64_t bytes);
-/// The text after `key:` in a file of lines like /proc/cpuinfo; the first one wins.
+/// The text after the first `key:` in a file of lines like /proc/cpuinfo.
 std::optional<std::string> find_line(const char* file, std::string_view key);
-/// ISO 8601, UTC, seconds.
+/// The time now: ISO 8601, UTC, in seconds.
 std::string utc_now();
 double seconds_now();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank does: all jobs, all sizes; checked, then timed.
+// What every rank runs: for each job and size it checks the result, then times calls.
 #pragma once
 #include "ranks.h"
 #include "row.h"
@@ -7,7 +7,7 @@
 namespace tilelace::cli {
 
 /// Runs the workload as this rank of its group and sends a RankPart (as text) for each row, then
-/// what the checked mode found, as kFindings and a line each.
+/// the findings of the checked mode: kFindings, and one line per finding.
 void measure(const Workload& work, Communicator& member, const Send& send);
 
 constexpr char kFindings = '!';

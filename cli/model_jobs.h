@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a model's name, file or folder to its products.
+// Finds the products of a model from its name, file or folder.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,20 +12,21 @@ namespace tilelace::cli {
 
 struct ModelRequest {
   std::string model;    ///< a known name, a config.json, or a folder with one
-  std::string weights;  ///< a .safetensors file; empty: the folder's, else random
-  std::string layer;    ///< a number, "all", or empty: all of real weights, else 0
-  std::string ops;      ///< --op
+  std::string weights;  ///< a .safetensors file; empty: the one in the folder, or random
+  std::string layer;    ///< a number or "all"; empty: all if weights are real, else 0
+  std::string ops;      ///< value of --op
 };
 
-/// Fills model, config, dtype (the config's), source and jobs.
-/// Errors: usage, when something cannot be read or nothing is left to run.
+/// Fills the workload's model, config, dtype (the config's), source and jobs. Errors: usage, if a
+/// file cannot be read or there is no product to run.
 void load_model(const ModelRequest& request, int ranks, Workload& work);
 
-/// Either a model's products, or one of each op by n, of each weight, and k of the unsharded
-/// product. Errors: usage (as load_model and require_sizes; `command` begins the latter's).
+/// Fills the jobs: either a model's products, or one product of each op with the given n (of each
+/// weight) and k, which are unsharded. Errors: usage (as load_model and require_sizes; `command`
+/// begins the text of the latter).
 void load_products(std::string_view command, const ModelRequest& request,
                    const std::vector<std::int64_t>& n, std::int64_t k, int ranks, Workload& work);
-/// Error: usage, where there is not either a model or both n and k.
+/// Error: usage, unless there is either a model or both n and k.
 void require_sizes(std::string_view command, const ModelRequest& request,
                    const std::vector<std::int64_t>& n, std::int64_t k);
 

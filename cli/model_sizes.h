@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's sizes by hand, where there is no config.
+// A model's sizes given by hand, without a config.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,12 +11,13 @@ namespace tilelace::cli {
 /// Whether --model has sizes (KEY=VALUE), not a name, a file or a folder.
 bool are_model_sizes(const std::string& model);
 
-/// Of "hidden=N,intermediate=N,heads=N[,kv_heads=N,head_dim=N,layers=N,activation=NAME]": bf16, no
-/// biases, named by the text. Errors: usage (another key, a size that is missing, twice or no
-/// divisor).
+/// The config for
+/// "hidden=N,intermediate=N,heads=N[,kv_heads=N,head_dim=N,layers=N,activation=NAME]": bf16, no
+/// biases, with the text as its name. Errors: usage (an unknown key; a size that is missing, given
+/// twice or not a divisor).
 model::ModelConfig config_of_sizes(std::string_view text);
 
-/// "Models: gpt3-175b, ..., or sizes: ...", filled.
+/// Help on models, broken into lines: "Models: gpt3-175b, ..., or sizes: ...".
 std::string model_help();
 
 }  // namespace tilelace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a misspelt word may have meant.
+// Guesses the word that a misspelt one was meant to be.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace tilelace::cli {
 
-/// The word that the fewest changes of a letter (insert, delete, replace, swap neighbours) lead to;
-/// none where that takes more than one change in three letters.
+/// The word that is the fewest changes of letters away (insert, delete, replace, swap neighbours);
+/// none if that is more than one change in three letters.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& words);
 
 }  // namespace tilelace::cli

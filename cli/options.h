@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options of all commands have in common: help, bounds, misspelt names, --wide.
+// What all commands share about options: the layout of help, bounds, misspelt names, --wide.
 #pragma once
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -12,22 +12,23 @@ namespace tilelace::cli {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 
-/// Plain types, defaults behind the sentence, lines that fit.
+/// Prints help with plain names of types, defaults after the sentence, and lines that fit the
+/// terminal.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-/// Bounds of an option's value; nan is outside of all.
+/// Checks that an option's value is in these bounds; nan never is.
 CLI::Validator whole_between(std::int64_t least, std::int64_t most);
 CLI::Validator number_between(double least, double most);
 
-/// All columns of a table, lines as long as they are.
+/// Adds --wide, which shows all columns of a table and breaks no lines.
 void add_wide_option(CLI::App& command);
 
-/// `help` and `help COMMAND` as the parser knows them. Errors: usage, naming what comes nearest,
-/// where a command or an option is none, or has another name now.
+/// The arguments, with `help` and `help COMMAND` translated to --help. Errors: usage, with the
+/// nearest known name, if a command or an option does not exist or was renamed.
 std::vector<std::string> known_arguments(const CLI::App& app, std::vector<std::string> arguments);
 
 }  // namespace tilelace::cli

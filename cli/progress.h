@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bar on standard error for what takes more than a second. Where that is no terminal: nothing, or
-// a line a step.
+// A progress bar on standard error for work that takes more than a second. If standard error is no
+// terminal, it prints nothing, or a line per step.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -8,24 +8,24 @@
 
 namespace tilelace::cli {
 
-/// "[#####---------------]  5/20  qkv ag_gemm  3 s"
+/// The bar as text: "[#####---------------]  5/20  qkv ag_gemm  3 s".
 std::string progress_text(std::int64_t done, std::int64_t total, const std::string& label,
                           double seconds);
 
 class Progress {
  public:
-  /// `quiet`: never shows anything. `lines`: a line a step where there is no terminal.
+  /// `quiet`: prints nothing. `lines`: prints a line per step if there is no terminal.
   Progress(std::int64_t total, bool quiet, bool lines = false);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void set(std::int64_t done, std::string label);
-  /// Where the total is known only now.
+  /// For a total that becomes known only later.
   void set(std::int64_t done, std::int64_t total, std::string label);
-  /// Redraws, at most ten times a second, from the first second on.
+  /// Redraws the bar at most ten times a second, beginning after the first second.
   void draw();
-  /// Takes the bar off the terminal, so that something else can be printed.
+  /// Erases the bar, so that other text can be printed.
   void clear();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function on every rank, as threads or as forked children, and brings their messages back.
+// Runs a function on every rank, as threads or as forked children, and returns the ranks' messages.
 #pragma once
 #include <functional>
 #include <string>
@@ -15,20 +15,19 @@ struct RanksOptions {
   CommunicatorOptions group;
 };
 
-/// Sends a message to whoever started the ranks; an empty one only says that the rank is alive.
+/// Sends a message to the starter of the ranks. An empty message only says that the rank is alive.
 using Send = std::function<void(const std::string&)>;
 using RankWork = std::function<void(Communicator&, const Send&)>;
 
-/// What the starter does meanwhile; both run on its own thread.
+/// What the starter does meanwhile. Both functions run on the starter's thread.
 struct Listener {
   std::function<void(int rank, const std::string& message)> on_message;
-  std::function<void()> on_idle;  ///< a few times a second
+  std::function<void()> on_idle;  ///< called a few times per second
 };
 
-/// Returns when every rank is done. As processes: to be called before any thread exists; no child
-/// is left when it returns or throws, stopped ones included.
-/// Errors: what the first failing rank threw; peer, when a child dies; timeout, when all that is
-/// left stands still.
+/// Returns when every rank is done. With processes it must be called before any thread exists; when
+/// it returns or throws, no child is left, not even a stopped one. Errors: the error of the first
+/// failing rank; peer, if a child dies; timeout, if no remaining rank makes progress.
 void run_ranks(const RanksOptions&, const RankWork&, const Listener&);
 
 }  // namespace tilelace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the two ways of running ranks.
+// Shared by both ways of running ranks, as threads and as processes.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,16 +11,16 @@ namespace tilelace::cli {
 
 enum class MessageKind : char { data = 'm', failed = 'f', done = 'd' };
 
-/// How long a rank may be silent before it counts as stalled. Its own waits are bounded by the
-/// group's timeout; this is for computing.
+/// How long a rank may be silent before it counts as stalled. The group's timeout limits its waits;
+/// this limits its computing.
 inline double stall_seconds(const RanksOptions& options) { return options.group.timeout_s + 120; }
-/// How long the others get to notice a failure before they are ended.
+/// How long the other ranks get to notice a failure before they are ended.
 constexpr double kGraceSeconds = 1.5;
 
-/// Runs the work; nothing when it went well.
+/// Runs the work. Returns its error, if it throws one.
 std::optional<Error> guarded(const RankWork& work, Communicator& member, const Send& send);
 
-/// Which of several ranks' errors tells most: the cause, not what follows from it.
+/// Finds, among the errors of several ranks, the cause and not a consequence of it.
 class FirstCause {
  public:
   void add(const Error& error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record: one JSON object a line, the same keys from every command and backend.
+// Records: one JSON object per line, with the same keys for every command and backend.
 #pragma once
 #include <cstdio>
 #include <memory>
@@ -9,16 +9,17 @@
 
 namespace tilelace::cli {
 
-/// "tilelace.bench/1"; absent figures are null.
+/// A record of schema "tilelace.bench/1"; absent figures are null.
 std::string record_line(const Workload& work, const Row& row);
 
-/// Where lines go: a file (made or replaced), standard output ("-"), or nowhere (empty).
+/// Where records are written: a file (made or replaced), standard output ("-"), or nowhere (empty
+/// path).
 class RecordFile {
  public:
-  /// Errors: usage, when it cannot be opened for writing.
+  /// Errors: usage, if the file cannot be opened for writing.
   explicit RecordFile(const std::string& path);
   [[nodiscard]] bool is_stdout() const { return path_ == "-"; }
-  /// Writes a line and flushes it. Errors: usage, when it does not get there.
+  /// Writes a line and flushes it. Errors: usage, if that fails.
   void write(const std::string& line);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of the table: a product at one size, what it took, and whether it was right.
+// One row of the table: a product at one size, its times, and whether results were right.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,50 +13,51 @@
 
 namespace tilelace::cli {
 
-/// What is timed, in the order of the samples. beside: product and traffic at once, neither waiting
+/// What is timed, in the order of the samples. `beside`: GEMM and traffic at once, neither waiting
 /// for the other.
 enum class Way : std::uint8_t { gemm, collective, unfused, medium, fused, beside };
 constexpr std::size_t kWays = 6;
 
-/// When a rank began and ended, on the machine's clock, in seconds.
+/// When a rank's sample began and ended, by the machine's clock, in seconds.
 struct Span {
   double begin = 0;
   double end = 0;
 };
 
-/// Microseconds that the host is busy with an eager call on a GPU.
+/// Microseconds that the host spends on an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us = 0;  ///< once calls were captured: every other one aligns counts first
+  double beside_graphs_us = 0;  ///< after calls were captured: every other call aligns counts first
 };
 
-/// What else was timed on GPUs.
+/// A baseline that was timed on GPUs.
 struct PeerTime {
   std::string name;
-  std::optional<Way> way = {};  ///< that it is one of
-  std::vector<double> us = {};  ///< a sample each, the slowest rank's
+  std::optional<Way> way = {};  ///< the way of the row that it times, if any
+  std::vector<double> us = {};  ///< samples; each is the time of the slowest rank
 };
 
-/// What one rank brings to a row; travels between processes as text.
+/// What one rank measured for a row; sent between processes as text.
 struct RankPart {
   int row = 0;  ///< job * sizes + size
   bool pass = true;
   bool exact = true;
-  double error_squares = 0;          ///< of this rank's checked elements
-  double value_squares = 0;          ///< of their reference
-  std::uint64_t result_hash = 0;     ///< gemm_ar: must be the same on every rank
-  std::string complaint;             ///< what was wrong, if anything
-  std::optional<HostTime> host;      ///< GPUs: of a call of `fused`, the fastest round
-  std::vector<CallTime> candidates;  ///< GPUs: of candidates_of, fastest first; `fused` ran it
+  double error_squares = 0;       ///< sum over this rank's checked elements
+  double value_squares = 0;       ///< sum over the reference of these elements
+  std::uint64_t result_hash = 0;  ///< gemm_ar: must be equal on every rank
+  std::string complaint;          ///< what was wrong, if anything
+  std::optional<HostTime> host;   ///< GPUs: for a call of `fused`; the fastest round
+  std::vector<CallTime>
+      candidates;  ///< GPUs: of candidates_of, fastest first; `fused` ran the first
   std::vector<PeerTime> peers;
-  std::string plans;  ///< of an MLP: both halves'
+  std::string plans;  ///< MLPs: the plans of both halves
   std::array<std::vector<Span>, kWays> samples;
 };
 
 std::string to_text(const RankPart& part);
 RankPart part_of(const std::string& text);
 
-/// A plan that was tried, and what it took.
+/// A plan that was tried, and its time.
 struct Candidate {
   plan::CudaWay way;
   double us = 0;
@@ -64,50 +65,51 @@ struct Candidate {
 
 struct Row {
   int number = 0;                     ///< job * sizes + size
-  std::string layer;                  ///< qkv, ...; empty without a model
-  std::string label;                  ///< with the layer's number where there are several
-  std::string op;                     ///< or mlp_rs, mlp_ar
-  std::int64_t m = 0, n = 0, k = 0;   ///< of the unsharded product
-  Plan plan;                          ///< the one that `fused` ran
-  std::string plans;                  ///< of an MLP: both halves'
+  std::string layer;                  ///< as "qkv"; empty without a model
+  std::string label;                  ///< the layer's name, with its number if there are several
+  std::string op;                     ///< an op, or mlp_rs or mlp_ar
+  std::int64_t m = 0, n = 0, k = 0;   ///< extents of the unsharded product
+  Plan plan;                          ///< the plan that `fused` ran
+  std::string plans;                  ///< MLPs: the plans of both halves
   std::vector<Candidate> candidates;  ///< fastest first
-  std::optional<double> planned_us;   ///< of the planner's own choice among them
+  std::optional<double> planned_us;   ///< time of the planner's own choice
   std::array<std::optional<double>, kWays> us;
-  std::map<std::string, double> peers;  ///< what else was timed
-  std::optional<double> spread;         ///< p90 / p10 of fused
-  std::optional<HostTime> host;         ///< GPUs: of a call of fused, the slowest rank's
+  std::map<std::string, double> peers;  ///< times of baselines
+  std::optional<double> spread;         ///< p90 / p10 of the samples of `fused`
+  std::optional<HostTime> host;         ///< GPUs: for a call of `fused`; the slowest rank's
   int iterations = 0;
   std::optional<double> error;
   std::optional<bool> exact, verified;
   std::string complaint;
 
   [[nodiscard]] std::optional<double> time(Way w) const { return us[static_cast<std::size_t>(w)]; }
-  /// The longer of GEMM and collective, each by itself. No bound: on cores that something else
-  /// uses, or where the call moves bytes another way than the collective, the call may take less.
+  /// The longer of the times of GEMM and collective, each alone. It is not a lower bound: the call
+  /// may take less if other programs use the cores, or if the call moves bytes in another way than
+  /// the collective.
   [[nodiscard]] std::optional<double> longer_us() const;
   [[nodiscard]] std::optional<double> ect() const;
-  /// 1 - ECT / (unfused - GEMM); absent where unfused <= GEMM.
+  /// 1 - ECT / (unfused - GEMM); absent if unfused <= GEMM.
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> speedup() const;
   [[nodiscard]] bool good() const { return verified.value_or(true) && exact.value_or(true); }
 };
 
-/// Row number `row` of the workload: what it is called, and its sizes.
+/// Row number `row` of the workload, with its names and sizes.
 Row named_row(const Workload& work, int row);
-/// The same with its plan, without its figures.
+/// The same row with its plan, but without times.
 Row empty_row(const Workload& work, const Machine& machine, int row);
-/// Joins what all ranks brought. Where peers are one of its ways the product's figure is the
-/// fastest of all, collective's and unfused's are theirs, and the own ones stand among the peers. A
-/// sample lasts from the first rank's begin to the last one's end.
+/// Joins the parts of all ranks. If a baseline times one of the row's ways, `gemm` is the fastest
+/// of all GEMMs, `collective` and `unfused` are the baselines', and our own times are listed with
+/// the baselines. A sample lasts from the first rank's begin to the last rank's end.
 Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
 
-/// What is known of the times of CPU ranks.
+/// How steady the times of CPU ranks are.
 struct Steadiness {
   int ranks = 1, workers = 1, cores = 1;
-  double spread = 1;  ///< the largest p90 / p10 of fused
+  double spread = 1;  ///< the largest p90 / p10 of `fused`
   int shorter = 0;    ///< rows whose fused call took less than its GEMM or its collective alone
 };
-/// A line that says that times are unsteady and why; empty where they are not.
+/// A line that says that times are unsteady, and why; empty if they are steady.
 std::string unsteady_text(const Steadiness& s);
 
 /// The q-th quantile (0 to 1) of values, interpolated; values must not be empty.

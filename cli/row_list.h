@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of rows: a line has one op, n (of each weight), k of the unsharded product, values of m,
-// and perhaps a name and an activation. tools/torch_bench reads them, too.
+// Files of rows. A line has an op, n (of each weight) and k of the unsharded product, values of m,
+// and optionally a name and an activation. tools/torch_bench reads these files, too.
 #pragma once
 #include <filesystem>
 #include <string_view>
@@ -9,10 +9,10 @@
 
 namespace tilelace::cli {
 
-/// Jobs of such a text, a line each, all values of m, and what of these a line does not ask for
-/// (`skip`). Errors: usage, naming `file` and the line.
+/// Fills the workload from such a text: a job per line, the values of m of all lines, and in `skip`
+/// the rows that no line asks for. Errors: usage, naming `file` and the line.
 void read_rows(std::string_view file, std::string_view text, int ranks, Workload& work);
-/// The same of a file.
+/// The same for a file.
 void load_rows(const std::filesystem::path& file, int ranks, Workload& work);
 
 }  // namespace tilelace::cli

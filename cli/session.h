@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common course of run and bench: ranks measure, rows appear as they come, records are written.
+// What `run` and `bench` share: ranks measure, rows are printed as they arrive, records are
+// written.
 #pragma once
 #include <CLI/App.hpp>
 #include <functional>
@@ -16,7 +17,7 @@ namespace tilelace::cli {
 /// Exit codes of every command.
 constexpr int kDone = 0, kWrong = 1, kUsage = 2, kSystem = 3;
 
-/// What run and bench take alike.
+/// Options that `run` and `bench` share.
 struct SessionOptions {
   int ranks = 2;
   int workers = 0;
@@ -26,33 +27,34 @@ struct SessionOptions {
   int iterations = 0;
   int warmup = 2;
   bool processes = false, checked = false, quiet = false, no_check = false, multicast = false;
-  /// Takes each row as it comes, instead of the table; what it returns is printed.
+  /// Called with each row as it arrives, instead of printing the table; the text that it returns is
+  /// printed.
   std::function<std::string(const Row&)> on_row;
 };
 
-/// Adds the options; bench takes everything that has a meaning without a model.
+/// Adds the options to a command. `bench` has those that make sense without a model.
 void add_session_options(CLI::App& command, SessionOptions& options);
 
-/// "cpu" or "cuda".
+/// Parses "cpu" or "cuda".
 Device parse_device(const std::string& text);
-/// Of GPUs: the one of this name, or the first. Errors: usage (another name; CPU ranks).
+/// The GPU architecture of this name, or the first. Errors: usage (an unknown name; CPU ranks).
 int parse_architecture(const std::string& text, Device device);
 /// How bytes travel between CPU ranks: shared memory, or an emulated wire with its rates.
 std::string link_text(const Machine& machine);
-/// --backend, of every command that takes it.
+/// Adds --backend to a command.
 void add_backend_option(CLI::App& command, std::string& backend);
 
-/// --plan, of every command that takes it.
+/// Adds --plan to a command.
 void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
 
-/// What GPU ranks do not have. Errors: usage.
+/// Refuses options that GPU ranks do not have. Errors: usage.
 void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);
 CommunicatorOptions group_options(const SessionOptions& options);
-/// Fills all but the jobs, which it makes fit for GPUs where the ranks have them. Errors: usage (of
-/// options; fewer GPUs than ranks), system (no driver).
+/// Fills the workload except its jobs. For GPU ranks it adapts the jobs to GPUs. Errors: usage
+/// (wrong options; fewer GPUs than ranks), system (no driver).
 void apply(const SessionOptions& options, Workload& work);
 
-/// Runs it; the exit code.
+/// Runs the workload and returns the exit code.
 int run_session(const Workload& work, const SessionOptions& options);
 
 }  // namespace tilelace::cli

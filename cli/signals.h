@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals that ask this process to end, for those who have children to end first.
+// Signals that ask this process to end, for commands that must end their children first.
 #pragma once
 #include <array>
 #include <csignal>
 
 namespace tilelace::cli {
 
-/// A signal asked this process to end; its ranks are gone.
+/// Thrown after a signal asked this process to end and all ranks have ended.
 struct Interrupted {
   int signal = 0;
 };
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP are remembered, not obeyed. One at a time.
+/// While it lives, SIGINT, SIGTERM and SIGHUP are remembered, not obeyed. Only one guard may exist.
 class SignalGuard {
  public:
   SignalGuard();
@@ -24,7 +24,7 @@ class SignalGuard {
   std::array<struct sigaction, kSignals.size()> old_{};
 };
 
-/// The last one remembered since the guard was made or this was asked; 0 for none.
+/// The last signal since the guard was made or since the previous call; 0: none.
 int take_signal();
 
 }  // namespace tilelace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users write for lists, ranges and links.
+// Parses the lists, ranges and links that users write.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace tilelace::cli {
 
-/// A finite number.
+/// Parses a finite number.
 double parse_real(std::string_view what, std::string_view text);
 
-/// "1,7,128", or as nccl-tests begin:end:factor ("128:1024:2" is 128, 256, 512, 1024).
+/// Parses "1,7,128", or begin:end:factor as in nccl-tests ("128:1024:2" is 128, 256, 512, 1024).
 std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text);
 
-/// "ag_gemm,gemm_rs"; empty text: all.
+/// Parses "ag_gemm,gemm_rs"; empty text: all ops.
 std::vector<Op> parse_ops(std::string_view text);
 DType parse_dtype(std::string_view text);
 
@@ -27,12 +27,12 @@ struct Link {
   double bytes_per_s = 0;
   double latency_s = 0;
 };
-/// "GB/s[,latency_us]"; empty text: none.
+/// Parses "GB/s[,latency_us]"; empty text: no link.
 Link parse_link(std::string_view text);
 
-/// Whether it is a plan as it is printed, not overrides.
+/// Whether the text is a printed plan, not KEY=VALUE options.
 bool is_printed_plan(std::string_view text);
-/// Without the line breaks that a print may have.
+/// The text without line breaks, which printed plans may have.
 std::string one_line(std::string_view text);
 const char* plan_help();
 

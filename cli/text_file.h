@@ -4,10 +4,11 @@
 
 namespace tilelace::cli {
 
-/// Error: usage, when write_text could not write there. What it holds stays, and nothing new does.
+/// Error: usage, if write_text could not write to the path. Leaves a file there as it is and makes
+/// none.
 void require_writable(const std::string& option, const std::string& path);
-/// The whole file or what was there before: it is written beside its place, then put there.
-/// Errors: usage, when the file cannot be written whole.
+/// Writes the file whole or leaves the old one: the text goes to a new file beside it, which then
+/// replaces it. Errors: usage, if the file cannot be written.
 void write_text(const std::string& option, const std::string& path, const std::string& text);
 
 }  // namespace tilelace::cli

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many columns output may take, and text that is filled to them.
+// The width of the output in characters, and text that is broken to fit it.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace tilelace::cli {
 
-/// What tables and texts fit in unless something says otherwise.
+/// The width for tables and texts if nothing else gives one.
 constexpr int kColumns = 100;
 
-/// --wide of this process: every column of a table, lines as long as they are.
+/// Applies --wide to this process: every column of a table, no broken lines.
 void set_wide();
-/// COLUMNS, else the width of the terminal where standard output is one, else kColumns. 0: --wide.
+/// COLUMNS from the environment, else the terminal's width if standard output is one, else
+/// kColumns. 0 after --wide.
 int text_columns();
 
-/// The text with line breaks at blanks, so that no line has more than `columns` characters (0: as
-/// it is) unless a word has. Lines behind a break begin with `indent` blanks.
+/// The text with line breaks at blanks, so that no line is longer than `columns` characters unless
+/// a single word is. Lines after a break begin with `indent` blanks. `columns` 0: the text
+/// unchanged.
 std::string filled(std::string_view text, int columns, int indent = 0);
-/// A line to standard output, filled to text_columns().
+/// Prints a line, broken to text_columns(), to standard output.
 void print_filled(std::string_view line);
-/// The same of a part of a plan: "  why      text".
+/// Prints a part of a plan likewise: "  why      text".
 void print_part(std::string_view what, std::string_view text);
 
 }  // namespace tilelace::cli

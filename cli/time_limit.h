@@ -7,15 +7,15 @@
 
 namespace tilelace::cli {
 
-/// Ends the process with an error when what is done under it takes longer: a call into a driver
-/// may never return, and no other thread can take it back.
+/// Ends the process with an error if the work done while it lives takes longer than the limit. A
+/// call into a driver may never return, and no other thread can cancel it.
 class TimeLimit {
  public:
   TimeLimit(std::string what, double seconds, int exit_code);
   ~TimeLimit();
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
-  /// What is done from now on, for the error.
+  /// Says what is done from now on, for the error text.
   void step(const std::string& step);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of measured plans on its way into a file: read first, written anew with every row, so
-// that tuning goes on where it was ended.
+// A table of measured plans in a file. It is read first and written after every row, so that tuning
+// can be interrupted and continued.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace tilelace::cli {
 
 using plan::TunedTimes;
 
-/// What `tune` is asked about its table.
+/// Options of `tune` for its table.
 struct TuneRequest {
   std::string out = "tilelace-tuning.json";
   std::vector<std::string> merge;
@@ -25,8 +25,9 @@ struct TuneRequest {
 
 class TuningFile {
  public:
-  /// Of these GPUs. A file that is there is gone on with; one of other GPUs, or of another set of
-  /// kernels, begins anew, which `note` says. Errors: usage (a file that is no table).
+  /// A table for these GPUs. An existing file is continued; if it is for other GPUs or another set
+  /// of kernels, the table starts empty, and `note` says so. Errors: usage (a file that is not a
+  /// table).
   TuningFile(std::filesystem::path file, const GpuFacts& gpus);
   TuningFile(std::filesystem::path file, const plan::TunedDevice& device);
 
@@ -34,14 +35,14 @@ class TuningFile {
   [[nodiscard]] std::size_t rows() const { return table_.rows(); }
   [[nodiscard]] bool has(const Problem& p) const { return table_.has(p); }
   [[nodiscard]] bool has(const plan::GroupedProduct& p) const { return table_.has(p); }
-  /// In place of the problem's row, if there is one.
+  /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, TunedTimes);
-  /// The same of a product of experts; `tiles` by their name.
+  /// The same for a product of experts, with the name of its tiles.
   void put(const plan::GroupedProduct&, const std::string& tiles, TunedTimes);
-  /// Rows of another file that this one does not have. Errors: usage (no table, of other GPUs or
-  /// kernels). Returns how many.
+  /// Adds the rows of another file for problems that this one lacks, and returns their number.
+  /// Errors: usage (not a table, or one for other GPUs or kernels).
   std::size_t merge(const std::filesystem::path& other);
-  /// The whole file, which is never half written. Errors: usage.
+  /// Writes the whole file; it is never half written. Errors: usage.
   void write() const;
 
  private:

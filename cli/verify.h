@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is what this rank got the unsharded product?
+// Checks a rank's results against the unsharded product.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,38 +9,40 @@
 
 namespace tilelace::cli {
 
-/// Rows that are compared with fp64: all when there are few, else the first and the last of every
-/// shard and random others. Sorted.
+/// The rows that are compared with fp64, sorted: all if there are few, else the first and the last
+/// row of every shard and some random rows.
 std::vector<std::int64_t> sample_rows(std::int64_t m, int ranks);
 
-/// Compares what the last poisoned call left in the tensors; each adds to the part: a failure with
-/// its first complaint, error sums.
+/// Checks what the last call wrote into the poisoned tensors. Each check adds to the part: the
+/// first failure, and sums of errors.
 class Verifier {
  public:
   /// `tick` is called now and then.
   Verifier(const Workload& work, const Job& job, int rank, std::function<void()> tick)
       : work_(work), job_(job), rank_(rank), tick_(std::move(tick)) {}
 
-  /// The integer check: every row, or the sampled ones where that would take too long.
+  /// Checks integer results, which must be exact: every row, or only sampled rows if all would take
+  /// too long.
   void check_integers(const CallTensors& t, RankPart& part) const;
-  /// fp64 bounds on the sampled rows, all columns. `ways` results are checked against one
-  /// reference: run(i) makes the i-th call; error sums are those of the first.
+  /// Checks the sampled rows, all columns, against fp64 bounds. The results of all `ways` are
+  /// checked against one reference: run(i) makes the i-th call. Error sums are those of the first
+  /// way.
   void check_fp64(const CallTensors& t, const std::vector<Plan>& ways,
                   const std::function<void(std::size_t)>& run, RankPart& part) const;
-  /// The delivered gather, bit for bit.
+  /// Checks the gathered rows, bit for bit.
   void check_gathered(const CallTensors& t, RankPart& part) const;
 
  private:
-  /// What each way left in the sampled rows of each output.
+  /// What each way wrote into the sampled rows of each output.
   using Results = std::vector<std::vector<model::Matrix>>;
-  /// Sampled rows: of the unsharded result, and of the unsharded operand.
+  /// The sampled rows of the unsharded result and of the unsharded operand.
   struct Sample {
     std::vector<std::int64_t> rows;
     model::Matrix operand;
   };
   [[nodiscard]] std::vector<std::int64_t> own_rows(const CallTensors& t) const;
   [[nodiscard]] Sample sample(const CallTensors& t) const;
-  /// Columns [first, first + count) of the rank's output.
+  /// Checks columns [first, first + count) of an output of this rank.
   void check_columns(const Sample& sample, std::size_t output, model::Slice local,
                      const std::vector<Plan>& ways, const Results& got, RankPart& part) const;
   void fail(bool& flag, RankPart& part, const std::string& what) const;
@@ -51,7 +53,7 @@ class Verifier {
   std::function<void()> tick_;
 };
 
-/// Of all elements of the rank's first output, in order.
+/// A hash of all elements of the rank's first output, in order.
 std::uint64_t hash_result(const CallTensors& t);
 
 }  // namespace tilelace::cli

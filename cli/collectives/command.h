@@ -8,7 +8,7 @@
 
 namespace tilelace::cli {
 
-/// What bench takes for collectives alone, beside the options of a session.
+/// Options that `bench` has only for collectives.
 struct CollectiveRequest {
   std::string sizes;
   bool in_place = false, symmetric = false;
@@ -16,10 +16,12 @@ struct CollectiveRequest {
 
 void add_collective_options(CLI::App& command, CollectiveRequest& request);
 
-/// Whether these names are collectives. Errors: usage (a name of neither kind, both kinds).
+/// Whether these names are collectives, not ops. Errors: usage (an unknown name, or names of both
+/// kinds).
 bool are_collectives(std::string_view ops);
 
-/// Runs it; the exit code. Errors: usage (options that mean nothing here, too).
+/// Runs the benchmark and returns the exit code. Errors: usage (also options that collectives do
+/// not have).
 int bench_collectives(const CLI::App& command, const std::string& ops, const std::string& baselines,
                       const CollectiveRequest& request, const SessionOptions& session);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective took at a size, its rates as nccl-tests counts them, the table and the record.
+// Measured times of a collective at one size, its rates as nccl-tests defines them, and how they
+// are printed and recorded.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -16,31 +17,32 @@ struct CollectiveTimes {
   Collective op{};
   int ranks = 1;
   std::int64_t bytes = 0;
-  std::string plan;        ///< describe_collective's words
-  std::vector<double> us;  ///< samples, of the slowest rank each
-  /// Likewise; no samples of one that this machine does not have.
+  std::string plan;        ///< as describe_collective prints it
+  std::vector<double> us;  ///< samples; each is the time of the slowest rank
+  /// Samples of each baseline, likewise; empty for a baseline that this machine lacks.
   std::map<std::string, std::vector<double>> baselines;
   std::string complaint;  ///< what was wrong, if anything
 
   [[nodiscard]] double time_us() const;
   [[nodiscard]] std::optional<double> time_us(const std::string& baseline) const;
-  [[nodiscard]] std::optional<double> best_us() const;  ///< of the baselines
+  [[nodiscard]] std::optional<double> best_us() const;  ///< median of the fastest baseline
   [[nodiscard]] double spread() const;                  ///< p90 / p10
 };
 
-/// From rank 0 to whoever prints.
+/// For the message from rank 0 to the process that prints.
 std::string to_text(const CollectiveTimes&);
 CollectiveTimes collective_times_of(const std::string& text);
 
-/// GB/s: bytes over time; and what links carry, so that ops and ranks can be compared (nccl-tests,
-/// doc/PERFORMANCE.md): times 2 (n - 1) / n for all_reduce, (n - 1) / n for the others.
+/// GB/s. algorithm_rate is bytes over time. bus_rate is what links carry, so that ops and numbers
+/// of ranks can be compared (nccl-tests, doc/PERFORMANCE.md): the same times 2 (n - 1) / n for
+/// all_reduce, times (n - 1) / n for the others.
 double algorithm_rate(std::int64_t bytes, double us);
 double bus_rate(Collective, int ranks, std::int64_t bytes, double us);
 
-/// A plan's words, few enough for the table.
+/// A plan's text, shortened to fit the table.
 std::string short_plan(std::string words);
 
-/// Of one op.
+/// The table of one collective.
 Table collective_table(const std::vector<std::string>& baselines, int characters);
 std::vector<std::string> collective_cells(const CollectiveTimes&,
                                           const std::vector<std::string>& baselines);
@@ -48,7 +50,8 @@ std::vector<std::string> collective_cells(const CollectiveTimes&,
 std::string collective_means(const std::vector<CollectiveTimes>& rows,
                              const std::vector<std::string>& baselines);
 
-/// "tilelace.collectives/1". `nccl`: the library's version, empty where none was asked.
+/// A record of schema "tilelace.collectives/1". `nccl`: the library's version, empty if no baseline
+/// was asked for.
 std::string collective_record(const CollectiveWork&, const CollectiveTimes&,
                               const std::string& nccl);
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every rank does with collectives: all ops, all sizes; checked, then timed.
+// What every rank runs to measure collectives: for each op and size it checks the result, then
+// times calls.
 #pragma once
 #include "collectives/figures.h"
 #include "ranks.h"
 
 namespace tilelace::cli {
 
-/// As nccl-tests has iterations; of CPU ranks' samples at most.
+/// As many as nccl-tests has iterations; on CPU ranks the most calls of a sample.
 constexpr int kCallsOfGraph = 20;
 
 /// Runs the work as this rank of its group; rank 0 sends CollectiveTimes (as text) for each row.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives, timed beside ours, each on a kind of its buffers.
+// NCCL's collectives, timed beside ours, on each kind of NCCL's buffers.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,28 +10,28 @@
 
 namespace tilelace::cli {
 
-/// "2.28.9", empty where there is no library.
+/// The version of libnccl, as "2.28.9"; empty if there is none.
 std::string nccl_version_text();
 
 struct CollectivePeer {
   std::string name;
-  void* in = nullptr;  ///< where calls read; out: where they write
+  void* in = nullptr;  ///< in: where calls read; out: where they write
   void* out = nullptr;
   GpuCall call;
 };
 
-/// A rank's side.
+/// One rank's part of all of them.
 class CollectivePeers {
  public:
-  /// Collective. Room for calls of so many bytes. Errors: usage (a build without CUDA or NCCL's
-  /// header), system (no library).
+  /// Collective. Allocates buffers for the largest size of the work. Errors: usage (a build without
+  /// CUDA or NCCL's header), system (no libnccl).
   CollectivePeers(Communicator& member, const CollectiveWork& work, std::size_t bytes,
                   GpuTimes& times);
   CollectivePeers(const CollectivePeers&) = delete;
   CollectivePeers& operator=(const CollectivePeers&) = delete;
   ~CollectivePeers();
 
-  /// Those whose buffers are there on every rank; as long as this object lives.
+  /// The collectives on those buffers that every rank could make; valid while this object lives.
   [[nodiscard]] std::vector<CollectivePeer> peers(const CollectiveShape& shape) const;
 
  private:

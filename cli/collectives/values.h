@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks put into collectives, and what must come out, on the host.
+// The values that ranks put into collectives, and a check of the results on the host.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace tilelace::cli {
 
-/// Values between -1 and 1, other ones on each rank. They repeat after a prime number of elements,
-/// so that tables of them are small and no displaced chunk looks right.
+/// Values between -1 and 1, different on each rank. They repeat after a prime number of elements,
+/// so that their tables are small but a displaced chunk never looks right.
 class CollectiveValues {
  public:
   CollectiveValues(DType, int ranks);
 
   [[nodiscard]] std::vector<std::byte> input(const CollectiveShape&, int rank) const;
-  /// Bit for bit; sums begin with the first rank's value, run in fp32 in rank order and are rounded
-  /// once. Empty: all is right; else the first element that is not.
+  /// Compares the result bit for bit: sums begin with the first rank's value, run in fp32 in rank
+  /// order and are rounded once. Returns the first wrong element as text, or empty text.
   [[nodiscard]] std::string wrong(const CollectiveShape&, int rank,
                                   const std::vector<std::byte>& got) const;
-  /// Likewise, but sums may have been rounded after every term, in any order.
+  /// Compares likewise, but allows sums in any order that were rounded after every term.
   [[nodiscard]] std::string far_off(const CollectiveShape&, int rank,
                                     const std::vector<std::byte>& got) const;
 
  private:
-  /// `count` elements of a table, from the `first` on.
+  /// `count` elements of a table, beginning with element `first`.
   struct Section {
     const std::vector<std::byte>* table = nullptr;
     std::int64_t first = 0, count = 0;
@@ -34,7 +34,7 @@ class CollectiveValues {
   [[nodiscard]] std::vector<Section> expected(const CollectiveShape&, int rank) const;
   [[nodiscard]] std::string compare(const CollectiveShape&, int rank,
                                     const std::vector<std::byte>& got, double tolerance) const;
-  /// The first element that is wrong, or -1.
+  /// The index of the first wrong element, or -1.
   [[nodiscard]] std::int64_t first_wrong(const Section&, const std::byte* got,
                                          double tolerance) const;
 

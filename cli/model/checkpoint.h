@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model's weights as Hugging Face lays them out: one .safetensors file, or several with an index.
+// A model's weights in Hugging Face's layout: one .safetensors file, or several with an index.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -12,13 +12,13 @@
 
 namespace tilelace::model {
 
-/// The checkpoint of a folder: model.safetensors, else model.safetensors.index.json, else nothing.
+/// The checkpoint in a folder: model.safetensors, else model.safetensors.index.json, else none.
 std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& folder);
 
 class Checkpoint {
  public:
-  /// A .safetensors file, an index (.json), or a folder that holds either. Every file is checked
-  /// here, so that later look-ups can fail only for what they ask.
+  /// A .safetensors file, an index (.json), or a folder that holds either. The constructor checks
+  /// every file, so that later look-ups fail only if they ask for something that does not exist.
   explicit Checkpoint(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -29,13 +29,12 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-/// Reads a config.json (at most 1 MiB).
-/// Errors: usage, naming the file and the field, when it cannot be read, is not JSON, is of another
-/// family, or holds sizes that no model has.
+/// Reads a config.json (at most 1 MiB). Errors: usage, naming the file and the field, if the file
+/// cannot be read, is not JSON, is of an unknown family, or has impossible sizes.
 ModelConfig read_config(const std::filesystem::path& file);
 
-/// The config that a user means: a name of known_models(), a file, or a folder with a config.json.
-/// A known name comes before a file of that name (write ./NAME for the file).
+/// The config that a user means by a name of known_models(), a file, or a folder with a
+/// config.json. A known name is preferred to a file of the same name (write ./NAME for the file).
 std::filesystem::path find_model(const std::string& name_or_path);
 
 /// Names of the configs that come with Tilelace, sorted.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that come with Tilelace (models/, machines/): found by name.
+// Finds files that come with Tilelace (models/, machines/) by their names.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace tilelace::model {
 
-/// Where a folder ("models") may lie, best first: in `data` (TILELACE_DATA), beside this command or
-/// above it (installed, in a build tree or carried elsewhere together with the folder), in the
-/// sources it was built from, in the prefix it was configured for.
+/// Places where a folder ("models") may be, best first: in `data` (TILELACE_DATA); beside this
+/// command or above it (installed, in a build tree, or both copied elsewhere); in the sources that
+/// the command was built from; in the prefix that it was configured for.
 std::vector<std::filesystem::path> data_places(const std::string& folder,
                                                const std::filesystem::path& command,
                                                const std::optional<std::string>& data);
@@ -18,10 +18,10 @@ std::vector<std::filesystem::path> data_places(const std::string& folder,
 /// Names (stems) of the JSON files of a folder of the source tree ("models"), sorted.
 std::vector<std::string> known_files(const std::string& folder);
 
-/// For errors: "one of a, b", or that there are none and every place that was looked at.
+/// For errors: "one of a, b", or that there are no files, and every place that was searched.
 std::string known_names(const std::string& folder);
 
-/// The file of that plain name in the folder, if there is one.
+/// The file in the folder whose stem is this name, if there is one.
 std::optional<std::filesystem::path> known_file(const std::string& folder, const std::string& name);
 
 }  // namespace tilelace::model

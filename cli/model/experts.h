@@ -14,10 +14,10 @@ struct ExpertsConfig {
   std::string family;  ///< mixtral, qwen3_moe, olmoe, gpt_oss or deepseek_v3
   int layers = 0;
   int hidden = 0;
-  int inner = 0;  ///< of one expert
+  int inner = 0;  ///< inner columns of one expert
   int experts = 0;
   int top_k = 0;
-  int shared = 0;  ///< inner columns of the experts that every token takes; 0: none
+  int shared = 0;  ///< inner columns of the shared experts; 0: none
   ExpertActivation activation{};
   bool biased = false;
   DType dtype = kAccumulator;
@@ -25,14 +25,14 @@ struct ExpertsConfig {
   bool operator==(const ExpertsConfig&) const = default;
 };
 
-/// Reads a config.json (at most 1 MiB). Errors: usage, naming the file and the field, when it
-/// cannot be read, is not JSON, is of another family, or holds sizes that no model has.
+/// Reads a config.json (at most 1 MiB). Errors: usage, naming the file and the field, if the file
+/// cannot be read, is not JSON, is of an unknown family, or has impossible sizes.
 ExpertsConfig read_experts(const std::filesystem::path& file);
 
-/// Whether a name of known_mixtures(), a config.json or a folder with one is of such a family.
+/// Whether the config of this name of known_mixtures(), file or folder is of a family of mixtures.
 bool is_mixture(const std::string& name_or_path);
 
-/// The config that a user means: a name of known_mixtures(), a file, or a folder with a
+/// The config that a user means by a name of known_mixtures(), a file, or a folder with a
 /// config.json. Errors: usage.
 std::filesystem::path find_mixture(const std::string& name_or_path);
 

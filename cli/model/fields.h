@@ -34,13 +34,13 @@ std::string listed(const Table& table, Get get) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-/// The fields of one config; every complaint names the file, the field and what is there.
+/// The fields of one config. Every error names the file, the field and the value.
 class Fields {
  public:
   Fields(const nlohmann::json& object, std::string file)
       : object_(object), file_(std::move(file)) {}
 
-  /// Null as well as absent is absent: Hugging Face writes both.
+  /// A field that is null counts as absent: Hugging Face writes both.
   [[nodiscard]] const nlohmann::json* find(const char* field) const {
     const auto it = object_.find(field);
     return it == object_.end() || it->is_null() ? nullptr : &*it;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that somebody else wrote, parsed without trust.
+// Parses JSON files from outside, without trusting them.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -15,13 +15,13 @@ namespace tilelace::model {
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text);
 
-/// A JSON value (null pointer: absent) for an error text: short, ASCII, on one line.
+/// A JSON value (null pointer: absent) as shown in an error text: short, ASCII, on one line.
 std::string shown(const nlohmann::json* value);
 
-/// The text with what is no UTF-8 replaced: files' names may be any bytes.
+/// The text with invalid UTF-8 replaced: names of files may be any bytes.
 std::string utf8(const std::string& text);
 
-/// A name from a file for an error text: short, without control characters.
+/// A name from a file as shown in an error text: short, without control characters.
 std::string printable(std::string_view name);
 
 }  // namespace tilelace::model

@@ -29,19 +29,19 @@ struct LayerGemm {
   Activation activation = Activation::none;
   bool bias = false;
   bool gated = false;
-  std::vector<std::int64_t> full_n;  ///< of the unsharded product
+  std::vector<std::int64_t> full_n;  ///< n of each weight of the unsharded product
   std::int64_t full_k = 0;
 
   bool operator==(const LayerGemm&) const = default;
 };
 
-/// qkv, attn_out, gate_up (or up), down as ag_gemm and gemm_rs; then attn_out and down as gemm_ar,
-/// the form that inference uses.
-/// Errors: usage, naming the group sizes that do work, when tp does not split heads, KV heads and
-/// features evenly (KV heads fewer than ranks are replicated when they divide tp).
+/// The GEMMs of a layer: qkv, attn_out, gate_up (or up) and down as ag_gemm and gemm_rs; then
+/// attn_out and down as gemm_ar, as inference uses them. Errors: usage, naming the group sizes that
+/// are possible, if tp does not split heads, KV heads and features evenly. (If there are fewer KV
+/// heads than ranks, they are replicated; their number must divide tp.)
 std::vector<LayerGemm> layer_gemms(const ModelConfig& config, int tp);
 
-/// Group sizes from 2 to 64 that layer_gemms() takes.
+/// The group sizes from 2 to 64 that are possible for layer_gemms().
 std::vector<int> group_sizes(const ModelConfig& config);
 
 /// Rows of weight `index` that a rank holds. Replicated KV heads: neighbours hold the same rows.

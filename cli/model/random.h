@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random matrices whose values depend on their place alone, so that a shard is a slice of the
+// Random matrices in which a value depends only on its place, so that a shard is a slice of the
 // whole.
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tilelace::model {
 
-/// A stream of its own for each name under a seed.
+/// The key of a random stream: different for each seed and name.
 std::uint64_t random_key(std::uint64_t seed, std::string_view name);
 
 /// view[i][j] = scale * (a normal number that depends on key, row0 + i and col0 + j alone).

@@ -17,9 +17,9 @@ namespace tilelace::model {
 
 struct TensorInfo {
   std::string dtype;          ///< as the file spells it
-  std::optional<DType> type;  ///< absent: a dtype that Tilelace does not compute with
+  std::optional<DType> type;  ///< absent: Tilelace does not compute with the file's dtype
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  ///< bytes into the data that follows the header
+  std::uint64_t begin = 0;  ///< offset, in bytes, in the data after the header
   std::uint64_t end = 0;
 };
 
@@ -42,8 +42,9 @@ class Safetensors {
   [[nodiscard]] std::vector<std::string> names() const;
   /// Errors: usage, when there is no such tensor.
   [[nodiscard]] const TensorInfo& info(std::string_view name) const;
-  /// A tensor of 0, 1 or 2 dimensions (as one row where it has fewer) of a type we compute with.
-  /// Read-only memory, aligned to nothing: copy it before use. Valid as long as a copy of *this.
+  /// A tensor of a type that Tilelace computes with, as a matrix; 0 or 1 dimensions become one row.
+  /// The memory is read-only and may be unaligned: copy it before use. Valid as long as *this or a
+  /// copy of it lives.
   [[nodiscard]] TensorView tensor(std::string_view name) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrices that one rank holds of a layer: slices of a checkpoint's tensors or of random ones.
+// The matrices of a layer that one rank holds: slices of a checkpoint's tensors or of random ones.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@ struct Matrix {
   std::shared_ptr<void> storage;
   TensorView view;
 };
-/// Errors: usage, when this machine cannot hold it.
+/// Errors: usage, if the matrix does not fit in memory.
 Matrix make_matrix(DType dtype, std::int64_t rows, std::int64_t cols);
 
 /// Where weights come from. Cheap to copy; safe to read from several threads.
@@ -52,15 +52,16 @@ struct LayerWeights {
   std::vector<Matrix> biases;   ///< [1, n_i]; empty when the GEMM has no bias
 };
 
-/// What a rank holds of a GEMM's weights, rounded to nearest even where `dtype` is narrower than
-/// the file's. gemm_rs, gemm_ar: the bias is whole on every rank.
-/// Errors: usage, naming the tensor, when it is missing or of another shape than the config says.
+/// A rank's shard of a GEMM's weights, rounded to nearest even if `dtype` is narrower than the
+/// file's. gemm_rs, gemm_ar: every rank has the whole bias. Errors: usage, naming the tensor, if it
+/// is missing or its shape is not the config's.
 LayerWeights shard(const LayerSource& from, const LayerGemm& gemm, int rank, DType dtype);
 
 /// The whole matrices that the shards of all ranks make up.
 LayerWeights unsharded(const LayerSource& from, const LayerGemm& gemm, DType dtype);
 
-/// Any block of weight `index` of the unsharded product, for those who cannot hold it whole.
+/// A block of weight `index` of the unsharded product, for callers that cannot hold the whole
+/// weight.
 Matrix weight_block(const LayerSource& from, const LayerGemm& gemm, std::size_t index, Slice rows,
                     Slice cols, DType dtype);
 Matrix bias_block(const LayerSource& from, const LayerGemm& gemm, std::size_t index, Slice rows,

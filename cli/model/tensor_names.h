@@ -8,12 +8,12 @@
 
 namespace tilelace::model {
 
-/// Where row r of one logical weight [n, k] lies in a stored matrix: in row
-/// (r / group) * stride + r % group + offset (a column, when transposed).
+/// Says where the stored matrix has row r of one logical weight [n, k]: in row (r / group) * stride
+/// + r % group + offset (if transposed, in that column).
 struct Place {
-  std::string prefix;     ///< may be absent from the file's names
-  std::string stem;       ///< then ".weight" and ".bias"
-  std::int64_t rows = 0;  ///< of the stored matrix, before transposing
+  std::string prefix;     ///< names in the file may lack it
+  std::string stem;       ///< followed by ".weight" or ".bias"
+  std::int64_t rows = 0;  ///< rows and cols as stored, before transposing
   std::int64_t cols = 0;
   bool transposed = false;  ///< GPT-2's Conv1D stores [k, n]
   std::int64_t group = 0;

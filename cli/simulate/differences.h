@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two machine files side by side.
+// Compares two machine files.
 #pragma once
 #include <string>
 
@@ -7,8 +7,8 @@
 
 namespace tilelace::cli {
 
-/// A line for each number that `mine` measured (its source begins so): key, `mine`, `other`,
-/// difference in percent; then the others that differ.
+/// A line for each number that was measured in `mine` (its source begins with "measured"): key, value in
+/// `mine`, value in `other`, difference in percent. Other numbers follow if they differ.
 std::string differences_text(const sim::MachineModel& mine, const Sources& sources,
                              const sim::MachineModel& other);
 

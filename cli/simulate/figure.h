@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline of a fused call as a picture: bars of every method on one scale, the
-// multiprocessors of one rank, the wires.
+// A picture of a call: bars of every method on one scale, and the timeline of the fused call for
+// the multiprocessors of one rank and the wires.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The constants of a chip from products that were timed on it.
+// Fits the constants of a chip to GEMMs that were timed on it.
 #pragma once
 #include <vector>
 
@@ -12,12 +12,12 @@ struct TimedGemm {
   double us = 0;
 };
 
-/// compute with efficiency, power_tflops, memory_gbps and fixed_us such that its predictions are
-/// nearest, by the logarithms' squares; all else stays. Needs products that memory, tensor cores
-/// and launches bind.
+/// `compute` with the efficiency, power_tflops, memory_gbps and fixed_us whose predictions fit best
+/// (least squares of logarithms); other constants stay. The products must include some that are
+/// limited by memory, by tensor cores and by launches.
 sim::Compute fit_compute(sim::Compute compute, const std::vector<TimedGemm>& timed);
 
-/// Largest |predicted / timed - 1|.
+/// The largest |predicted / timed - 1|.
 double worst_error(const sim::Compute&, const std::vector<TimedGemm>&);
 
 }  // namespace tilelace::cli

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of a machine file, by section and key: one list for reader and writer.
+// All numbers of a machine file, by section and key, in one list that reader and writer share.
 #pragma once
 #include "sim/machine.h"
 
 namespace tilelace::cli {
 
-/// Calls visit(section, key, number) for each number of the method section.
+/// Calls visit(section, key, number) for each number of the section `method`.
 template <class Visit>
 void each_method_field(sim::Method& m, Visit visit) {
   visit("method", "own_kernels", m.own_kernels);
@@ -58,7 +58,8 @@ void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "fetch_gbps", k.fetch_gbps);
 }
 
-/// links.topology must be known. Section "" is the file itself.
+/// The same for all numbers of the machine; needs links.topology. Section "" is the file's top
+/// level.
 template <class Visit>
 void each_field(sim::MachineModel& m, Visit visit) {
   visit("", "ranks_per_node", m.ranks_per_node);

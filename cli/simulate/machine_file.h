@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine files: every number stands with where it comes from, as [number, "source"].
+// Machine files. Every number is written with its source: [number, "source"].
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -11,22 +11,22 @@
 
 namespace tilelace::cli {
 
-/// "compute.peak_tflops" -> its source.
+/// Sources by key, as "compute.peak_tflops".
 using Sources = std::map<std::string, std::string>;
 
-/// Reads and checks a machine: a name of machine_names() or a file, which `option` asked for.
-/// Errors: usage, naming the file and the key, when it cannot be read, misses a number or its
-/// source, has one too many, or one out of range.
+/// Reads and checks a machine: a name of machine_names(), or a file. `option` begins error texts.
+/// Errors: usage, naming the file and the key, if the file cannot be read, lacks a number or its
+/// source, or has a number that is unknown or out of range.
 sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources = nullptr,
                                const char* option = "--machine");
 
-/// Replaces machine.method by the one in a method file (machines/methods, or a file).
+/// Replaces machine.method by a method file: a name in machines/methods, or a file.
 void read_method(const std::string& name_or_path, sim::MachineModel& machine);
 
-/// The file's text. Every number must have a source.
+/// The text of a machine file. Every number must have a source.
 std::string machine_text(sim::MachineModel machine, const Sources& sources);
 
-/// Calls f("section.key") for every number of such a machine's file.
+/// Calls f("section.key") for every number that the machine's file has.
 void each_source_of(const sim::MachineModel& machine,
                     const std::function<void(const std::string&)>& f);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tilelace simulate` prints and writes of a prediction.
+// How `tilelace simulate` prints and records a prediction.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -15,19 +15,20 @@ namespace tilelace::cli {
 struct SimulatedRow {
   std::string model, layer;  ///< empty without a model
   sim::Call call;
-  std::int64_t n = 0, k = 0;  ///< of the unsharded product
+  std::int64_t n = 0, k = 0;  ///< extents of the unsharded product
   sim::Prediction prediction;
 };
 
 Table simulate_table(const std::vector<SimulatedRow>& rows, int characters);
 std::vector<std::string> simulate_cells(const SimulatedRow& row);
-/// How far off the model is known to be, and what of these rows is no mistake.
+/// Notes under the table: the known error of the model, and remarks on figures of these rows that
+/// look wrong but are not.
 std::string simulate_notes(const sim::MachineModel& machine, const std::vector<SimulatedRow>& rows);
 
-/// A line a plan tried, the fastest marked.
+/// One line per plan that was tried; the fastest is marked.
 std::string tried_text(const SimulatedRow& row, int characters);
 
-/// "tilelace.bench/1" with what only a simulation has beside it.
+/// A record of schema "tilelace.bench/1", with more fields that only a simulation has.
 std::string simulate_record(const sim::MachineModel& machine, const SimulatedRow& row);
 
 }  // namespace tilelace::cli

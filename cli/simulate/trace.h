@@ -6,8 +6,9 @@
 
 namespace tilelace::cli {
 
-/// The fused call's timeline as trace events (JSON) that Perfetto and chrome://tracing read: a
-/// process a rank, a thread a worker; a process for the wires. The prediction must hold spans.
+/// The fused call's timeline as trace events (JSON) for Perfetto and chrome://tracing: a process
+/// per rank with a thread per worker, and one process for the wires. The prediction must hold
+/// spans.
 std::string trace_json(const sim::MachineModel& machine, const SimulatedRow& row);
 
 }  // namespace tilelace::cli

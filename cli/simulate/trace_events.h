@@ -5,17 +5,17 @@
 
 namespace tilelace::cli {
 
-/// Trace events (JSON) that Perfetto and chrome://tracing read: named processes with named threads,
-/// and spans on them, in microseconds.
+/// Trace events (JSON) for Perfetto and chrome://tracing: named processes with named threads, and
+/// spans on the threads, in microseconds.
 class TraceEvents {
  public:
   void process(int process, const std::string& name);
-  /// Threads of a process are shown in the order of their numbers.
+  /// Names a thread. Threads of a process are shown in the order of their numbers.
   void thread(int process, int thread, const std::string& name);
-  /// `more`: what is shown of a span that is looked at; an object or null.
+  /// `more`: details that are shown when the span is selected; an object or null.
   void span(int process, int thread, const std::string& name, double begin_us, double us,
             nlohmann::ordered_json more = nullptr);
-  /// The whole, as the text of a file.
+  /// All events as the text of a file.
   [[nodiscard]] std::string text() const;
 
  private:
