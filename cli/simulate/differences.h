@@ -7,8 +7,8 @@
 
 namespace tilelace::cli {
 
-/// A line for each number that was measured in `mine` (its source begins with "measured"): key, value in
-/// `mine`, value in `other`, difference in percent. Other numbers follow if they differ.
+/// A line for each number that was measured in `mine` (its source begins with "measured"): key,
+/// value in `mine`, value in `other`, difference in percent. Other numbers follow if they differ.
 std::string differences_text(const sim::MachineModel& mine, const Sources& sources,
                              const sim::MachineModel& other);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the files of the C API: handles, and the conversion of exceptions to statuses.
+// What the files of the C API share: handles, and the conversion of exceptions to statuses.
 #pragma once
 #include <exception>
 #include <memory>
@@ -56,7 +56,7 @@ inline std::span<const std::int64_t> list_of(const char* name, const char* what,
   return {list, count};
 }
 
-/// Reads arguments. If `read` throws, tells the peers before this rank gets the error.
+/// Reads arguments by `read`. If that throws, the peers are told before this rank gets the error.
 template <class Read>
 void read_or_refuse(tilelace_communicator* c, void* const& stream, const Read& read) {
   try {

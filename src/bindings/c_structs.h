@@ -14,7 +14,8 @@
 
 namespace tilelace::c_api {
 
-/// Unknown values become 255, which the call refuses: so the peers learn of the error too.
+/// Unknown values become 255. The call itself refuses that value, so that peers learn of the error,
+/// too.
 template <class Enum>
 Enum as(int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);
@@ -24,10 +25,10 @@ inline TensorView view(const tilelace_tensor& t) {
   return {t.data, as<DType>(t.dtype), t.rows, t.cols, t.stride};
 }
 
-/// No struct of the API is this long: a larger struct_size was never set.
+/// All structs of the API are shorter: a larger struct_size is an uninitialised one.
 inline constexpr size_t kMostBytes = 4096;
 
-/// Every struct had at least this many bytes in the first version; later fields have defaults.
+/// The size of a struct in the first version of the API; fields added later have defaults.
 template <class T>
 constexpr size_t least_bytes();
 template <>
@@ -101,7 +102,7 @@ T known(const T& given, const char* call, const char* what) {
   return all;
 }
 
-/// The i-th of a list; all structs of a list are as long as the first one says.
+/// The i-th struct of a list. All structs of a list have the struct_size of the first.
 template <class T>
 T known_at(const T* list, size_t i, const char* call, const char* what) {
   const auto* at = reinterpret_cast<const unsigned char*>(list) + i * list->struct_size;

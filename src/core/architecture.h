@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU architectures with kernels. This table numbers them, and each layer has a row of its own
-// under the same number: tiles and their costs in plan/gemm/architecture_plans.cc, kernels in
-// backend/cuda/gemm/architecture_kernels.cc. cmake/cuda.cmake reads the rows for nvcc's flags; the
-// backend, the command and the package use them too.
+// The GPU architectures for which kernels exist. This table numbers them. Other layers have tables
+// with a row under the same number: tiles and their costs in plan/gemm/architecture_plans.cc,
+// kernels in backend/cuda/gemm/architecture_kernels.cc. cmake/cuda.cmake reads the rows for nvcc's
+// flags; the backend, the command and the package use them too.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace tilelace {
 
 struct Architecture {
   std::string_view name;     ///< as nvcc spells it
-  std::string_view devices;  ///< name of such devices in errors
+  std::string_view devices;  ///< what errors call these devices
   int major = 0;             ///< compute capability
   int minor = 0;
 };
 
 inline constexpr std::array kArchitectures{Architecture{"sm_90a", "sm_90", 9, 0}};
 
-/// The row's number for devices of this compute capability, or for this name.
+/// The number of the architecture with this compute capability, or with this name.
 constexpr std::optional<int> architecture_of(int major, int minor) {
   for (std::size_t i = 0; i < kArchitectures.size(); ++i)
     if (kArchitectures[i].major == major && kArchitectures[i].minor == minor)
@@ -37,13 +37,13 @@ constexpr std::optional<int> architecture_named(std::string_view name) {
 constexpr bool is_architecture(int number) {
   return number >= 0 && number < static_cast<int>(kArchitectures.size());
 }
-/// The name of the architecture with this number, or a text that there is none.
+/// The name of the architecture with this number, or a text that says that there is none.
 constexpr std::string_view name_of_architecture(int number) {
   return is_architecture(number) ? kArchitectures.at(static_cast<std::size_t>(number)).name
                                  : "an unknown architecture";
 }
 
-/// Whether a layer has a row for each row here, in the same order.
+/// Whether a layer's table has a row for each row here, in the same order.
 template <class Rows>
 constexpr bool are_architectures(const Rows& rows) {
   if (rows.size() != kArchitectures.size()) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Raising errors: what happened and what to do; `op: what: got X, expected Y` for a wrong value.
+// How errors are raised. A text says what happened and what to do; for a wrong value it is `op:
+// what: got X, expected Y`.
 #pragma once
 #include <fmt/core.h>
 

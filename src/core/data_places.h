@@ -11,9 +11,9 @@
 namespace tilelace {
 
 /// Candidates for a folder ("models"), best first: in `data` (TILELACE_DATA); beside `file`, or up
-/// to three folders above that (installed, in a build tree, or copied together with the folder); in
-/// the `last` folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources
-/// three folders above.
+/// to three folders above it (installed, in a build tree, or both copied elsewhere); in the `last`
+/// folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources three folders
+/// above.
 inline std::vector<std::filesystem::path> data_places(
     const std::string& folder, const std::filesystem::path& file,
     const std::optional<std::string>& data, std::initializer_list<std::filesystem::path> last) {

@@ -7,7 +7,7 @@
 namespace tilelace {
 
 constexpr float kLargestE4m3 = 448;
-/// The least scale: it keeps the divisor a normal number.
+/// The smallest scale: with it the divisor is still a normal number.
 constexpr float kLeastScale = 0x1p-126F;
 
 inline std::uint8_t float_to_e4m3(float f) {
@@ -16,7 +16,7 @@ inline std::uint8_t float_to_e4m3(float f) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return 0x7f;
   if (magnitude >= 0x43e00000U) return static_cast<std::uint8_t>(sign | 0x7eU);
-  if (magnitude < 0x3c800000U) {  // below 2^-6: steps of 2^-9, let the adder round
+  if (magnitude < 0x3c800000U) {  // below 2^-6: steps of 2^-9; the addition rounds
     const float shifted = std::bit_cast<float>(magnitude) + 16384.0F;
     return static_cast<std::uint8_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x46800000U));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only place that reads environment variables. All are defaults or test aids; invalid values
-// are ignored.
+// The only file that reads environment variables. All of them set defaults or help tests; invalid
+// values are ignored.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace tilelace::env {
 
-/// TILELACE_FIRST_EPOCH: what call numbers start from (tests of the wrap at 2^32). Default 0.
+/// TILELACE_FIRST_EPOCH: the number of the first call (to test the wrap at 2^32). Default 0.
 inline std::uint32_t first_epoch() {
   const char* text = std::getenv("TILELACE_FIRST_EPOCH");
   if (text == nullptr || *text == '\0') return 0;
@@ -18,13 +18,13 @@ inline std::uint32_t first_epoch() {
   return *end == '\0' && value <= 0xffffffffULL ? static_cast<std::uint32_t>(value) : 0;
 }
 
-/// TILELACE_DATA: a folder with machines/, models/ and tuning/, looked into before all others.
+/// TILELACE_DATA: a folder with machines/, models/ and tuning/, searched before all others.
 inline std::optional<std::string> data_folder() {
   const char* text = std::getenv("TILELACE_DATA");
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// TILELACE_MULTICAST: "1" allows multicast memory where a program asks for it; empty: not set.
+/// TILELACE_MULTICAST: "1" allows multicast memory if a program asks for it; empty: not set.
 inline std::string multicast() {
   const char* text = std::getenv("TILELACE_MULTICAST");
   return text == nullptr ? "" : text;
@@ -37,20 +37,20 @@ inline bool compare_calls() {
   return text != nullptr && std::string(text) == "1";
 }
 
-/// TILELACE_TUNING: file of a table of measured plans for GPU ranks without one; "off": no table,
-/// not even the installed ones.
+/// TILELACE_TUNING: the file of a table of measured plans, for GPU ranks that were given no table;
+/// "off": no table, not even an installed one.
 inline std::optional<std::string> tuning_file() {
   const char* text = std::getenv("TILELACE_TUNING");
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// COLUMNS: width of what the command prints; what is no positive number counts as not set.
+/// COLUMNS: width of the command's output; a value that is not a positive number counts as not set.
 inline std::optional<std::string> columns() {
   const char* text = std::getenv("COLUMNS");
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// What a launcher set (comm/launch_env.h).
+/// A variable that a launcher sets (comm/launch_env.h).
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element of any type on the host.
+// Reads and writes one element of any type on the host.
 #pragma once
 #include <cstdint>
 
@@ -26,7 +26,8 @@ struct HostFp32 {
   static Word from_float(float f) { return f; }
 };
 
-/// Calls f(HostBf16{}) and so on, by type. Errors: usage (a value that names no type).
+/// Calls f(HostBf16{}), f(HostFp16{}) or f(HostFp32{}), by the type. Errors: usage (a value that
+/// names no type).
 template <class F>
 decltype(auto) with_host_element(DType t, const F& f) {
   switch (t) {

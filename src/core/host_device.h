@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Macros for code that both nvcc and a host compiler read.
+// Macros for code that both nvcc and a host compiler compile.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -8,14 +8,14 @@
 #define TILELACE_HD
 #endif
 
-// Role loops call verbs, which are device-only under nvcc and plain functions elsewhere.
+// For role loops: the verbs that they call are device-only under nvcc, plain functions elsewhere.
 #if defined(__CUDA_ARCH__) || (defined(__CUDACC__) && defined(TILELACE_DEVICE_LOOPS))
 #define TILELACE_ROLE __device__ __forceinline__
 #else
 #define TILELACE_ROLE inline
 #endif
 
-// Loops that a kernel needs unrolled, to keep values in registers, or not unrolled.
+// For loops that kernels must unroll, to keep values in registers, or must not unroll.
 #if defined(__CUDACC__)
 #define TILELACE_UNROLL _Pragma("unroll")
 #define TILELACE_NO_UNROLL _Pragma("unroll 1")

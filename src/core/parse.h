@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists, numbers and words in texts of users. Every error names `what`. Header only.
+// Parses lists, numbers and words that users write. Every error names `what`. Header only.
 #pragma once
 #include <fmt/ranges.h>
 
@@ -15,10 +15,10 @@
 
 namespace tilelace {
 
-/// The most rows that a text may name.
+/// The largest number of rows that a text may give.
 inline constexpr std::int64_t kMaxRows = std::int64_t{1} << 40;
 
-/// The parts between commas. Errors: usage (an empty part).
+/// Splits a text at commas. Errors: usage (an empty part).
 inline std::vector<std::string> split_list(std::string_view what, std::string_view text) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= text.size();) {
@@ -30,7 +30,7 @@ inline std::vector<std::string> split_list(std::string_view what, std::string_vi
   return parts;
 }
 
-/// "path=fused,blocks=2" as pairs, in order. Errors: usage.
+/// Splits "path=fused,blocks=2" into pairs, in order. Errors: usage.
 inline std::vector<std::pair<std::string, std::string>> split_pairs(std::string_view what,
                                                                     std::string_view text) {
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -43,7 +43,7 @@ inline std::vector<std::pair<std::string, std::string>> split_pairs(std::string_
   return pairs;
 }
 
-/// A whole number from `least` to `most`. Errors: usage.
+/// Parses a whole number from `least` to `most`. Errors: usage.
 inline std::int64_t parse_number(std::string_view what, std::string_view text, std::int64_t least,
                                  std::int64_t most) {
   std::int64_t value = 0;
@@ -58,7 +58,7 @@ inline std::int64_t parse_number(std::string_view what, std::string_view text, s
 template <class T>
 using Words = std::vector<std::pair<std::string_view, T>>;
 
-/// The values of a table's rows by their names.
+/// Makes such words from a table: each row's name and value.
 template <class Rows, class Row, class T>
 Words<T> words_of_rows(const Rows& rows, T Row::*value) {
   Words<T> words;
@@ -66,7 +66,7 @@ Words<T> words_of_rows(const Rows& rows, T Row::*value) {
   return words;
 }
 
-/// The value of one of the words. Errors: usage.
+/// The value that the text, one of the words, stands for. Errors: usage.
 template <class T>
 T parse_word(std::string_view what, std::string_view text, const Words<T>& words) {
   std::vector<std::string_view> names;

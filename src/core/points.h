@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Named points in a call at which tests delay, stop or kill a rank. Otherwise they do nothing.
+// Named points in a call at which tests delay, stop or kill a rank. Outside of tests they do
+// nothing.
 #pragma once
 
 namespace tilelace::points {
@@ -8,12 +9,12 @@ namespace tilelace::points {
 using Hook = void (*)(const char* point, int rank);
 inline Hook hook = nullptr;
 
-/// Set by tests: every rank fills its slot with NaNs when a call is done with it (not under pull,
-/// where a peer may still read it). A late read then gives wrong data.
+/// Set by tests: after a call every rank fills its slot with NaNs, so that a late read gives wrong
+/// data. (Not with transport pull, where a peer may still read the slot.)
 inline bool poison_slots = false;
 constexpr int kPoison = 0xff;
 
-/// Point of a prepare, for each problem.
+/// The point in prepare, reached once per problem.
 inline constexpr const char* kPrepared = "prepare.problem";
 
 /// All points of a call, in order.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a whole file that others may have written, up to a limit.
+// Reads a whole file of limited size that other programs may have written.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,7 +29,8 @@ struct OpenFile {
 
 }  // namespace detail
 
-/// A regular file's 1 to `limit` bytes. `what` starts the error texts ("config"). Errors: usage.
+/// The content of a regular file of 1 to `limit` bytes. `what` ("config") begins error texts.
+/// Errors: usage.
 inline std::string read_text(std::string_view what, const std::filesystem::path& file,
                              std::size_t limit) {
   // O_NONBLOCK: opening a pipe by mistake must not block.

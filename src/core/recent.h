@@ -8,7 +8,8 @@
 
 namespace tilelace {
 
-/// Lookup in constant time. A reference stays valid until `most` newer values were made.
+/// Looks values up in constant time. A reference stays valid until `most` newer values have been
+/// made.
 template <class Key, class Value, class Hash>
 class Recent {
  public:
@@ -35,7 +36,7 @@ class Recent {
 
  private:
   std::size_t most_;
-  std::unordered_map<Key, Value, Hash> values_;  // its keys stay where they are
+  std::unordered_map<Key, Value, Hash> values_;  // keys do not move in memory
   std::deque<const Key*> order_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 operations that are rounded one by one, so that hosts and devices give the same bits.
+// fp32 operations that are each rounded separately, so that hosts and devices give the same bits.
 #pragma once
 #include <cmath>
 
@@ -13,11 +13,11 @@ __device__ __forceinline__ float times(float a, float b) { return __fmul_rn(a, b
 __device__ __forceinline__ float over(float a, float b) { return __fdiv_rn(a, b); }
 __device__ __forceinline__ float inverse_root(float a) { return __frsqrt_rn(a); }
 #else
-// Compile sources that use them with -ffp-contract=off.
+// Sources that use these must be compiled with -ffp-contract=off.
 TILELACE_HD inline float plus(float a, float b) { return a + b; }
 TILELACE_HD inline float times(float a, float b) { return a * b; }
 TILELACE_HD inline float over(float a, float b) { return a / b; }
-// Right for every float: the result in double is never so near to a midpoint that it rounds wrong.
+// Correct for every float: the double result is never so near to a midpoint that it rounds wrongly.
 TILELACE_HD inline float inverse_root(float a) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(a)));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes to the user that are no errors: a line on standard error.
+// Prints notes to the user that are not errors, each as a line on standard error.
 #pragma once
 #include <cstdio>
 #include <mutex>
@@ -10,10 +10,10 @@ namespace tilelace {
 
 inline void say(const std::string& text) {
   const std::string line = "tilelace: " + text + "\n";
-  std::fputs(line.c_str(), stderr);  // one write: other ranks print too
+  std::fputs(line.c_str(), stderr);  // one write, since other ranks print too
 }
 
-/// As `say`, but only the first time that this process says this text.
+/// As `say`, but a process prints each text only once.
 inline void say_once(const std::string& text) {
   static std::mutex mutex;
   static std::set<std::string> said;

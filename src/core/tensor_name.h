@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name of a tensor in errors. Formatted only for an error, since most calls have none.
+// The name of a tensor in errors. It is formatted only when there is an error, to cost other calls
+// nothing.
 #pragma once
 #include <fmt/core.h>
 
@@ -8,7 +9,7 @@
 
 namespace tilelace {
 
-/// "a", or one of several, "weight 0". The string must outlive it.
+/// "a", or "weight 0" if there are several weights. The string must outlive this object.
 struct TensorName {
   constexpr TensorName(const char* text) : kind(text) {}  // NOLINT: where a text is a name
   constexpr TensorName(std::string_view text, std::size_t which) : kind(text), number(which) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a file atomically: readers see the old content or all of the new one.
+// Writes a file atomically: readers see either the old content or the whole new content.
 #pragma once
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace tilelace {
 
-/// `what` starts the error texts. Errors: usage.
+/// `what` begins error texts. Errors: usage.
 inline void write_text(std::string_view what, const std::filesystem::path& file,
                        const std::string& text) {
   const std::string first = fmt::format("{}.{}.part", file.string(), getpid());

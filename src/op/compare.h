@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives and mixtures of experts: how ranks compare a call before it begins, or refuse it.
+// How ranks compare calls before these begin, and refuse them: for collectives and mixtures of
+// experts.
 #pragma once
 #include <string>
 #include <string_view>
@@ -9,7 +10,8 @@
 
 namespace tilelace::op {
 
-/// If ranks compare calls: all ranks' words() must agree. If words() throws, all get its error.
+/// If ranks compare calls (env::compare_calls), words() must be equal on all ranks. If it throws on
+/// one, all ranks get that error.
 template <class Impl, class Words>
 void compare(Impl& impl, std::string_view name, const Words& words) {
   if (!impl.compares) return;

@@ -36,7 +36,8 @@ struct Communicator::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
-  /// Runs one public call: one at a time, none after a failure; remembers failures.
+  /// Runs one public call and remembers its failure. Refuses a second call at the same time and any
+  /// call after a failure.
   template <class Body>
   decltype(auto) call(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -47,13 +48,13 @@ struct Communicator::Impl {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::usage) fail(e);
       throw;
-    } catch (const std::exception& e) {  // no memory or threads: peers must not wait
+    } catch (const std::exception& e) {  // out of memory or threads: peers must not wait
       const Error error = of_system(op, e);
       fail(error);
       throw error;
     }
   }
-  /// The same for calls that involve no peer: a failure is local and not remembered.
+  /// The same for calls without peers, whose failures stay local and are not remembered.
   template <class Body>
   void call_alone(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -78,36 +79,37 @@ struct Communicator::Impl {
   /// The plan of this problem; made once per problem.
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
-  /// Reads the tables for calls, once the backend knows the machine. Collective if read `together`.
-  /// May take over what another rank of this process has read.
+  /// Reads the tables of measured plans, once the backend knows the machine. Collective if
+  /// `together`. `has_read`: another rank of this process whose tables can be shared.
   void read_tuning(bool together, const Impl* has_read = nullptr);
-  /// Keeps a tuned row, on all ranks: plans come from it from now on.
+  /// Keeps a tuned row: plans come from it from now on. Every rank must do so.
   void keep(const TunedProblem&);
   void keep(const op::FoundTiles&);
   /// Whether to tune a call of this problem: only the first one that is not captured, as far as
   /// this rank knows. Later calls cost one hash lookup.
   bool is_first(const Problem&, void* stream);
-  /// Tunes a problem before its call; with a refusal this rank only says why it cannot. Collective.
+  /// Tunes a problem before its call. With a `refusal`, this rank only tells the others why it
+  /// cannot make the call. Collective.
   /// Errors: usage (on every rank: different calls, a refusal), system, peer, timeout.
   void tune_first(const Problem&, std::string_view refusal, void* stream);
 
   static Communicator wrap(std::unique_ptr<Impl>);
-  /// For a rank that met its peers: reads the tables together with them.
+  /// Makes the communicator of a rank that has joined its group: all ranks read the tables
+  /// together.
   static Communicator joined(std::unique_ptr<Impl>);
 
   std::unique_ptr<comm::Group> group;
   CommunicatorOptions options;
-  std::unique_ptr<Backend> backend;  // destroyed before the group
+  std::unique_ptr<Backend> backend;  // must be destroyed before the group
   op::KeptTuning tuning;
   op::MoeRoom moe;
   const bool compares = env::compare_calls();
 
  private:
-  /// An Error made from another exception.
+  /// An Error with the text of another exception.
   [[nodiscard]] Error of_system(std::string_view op, const std::exception&) const;
   void enter(std::string_view op, bool alone);
-  /// Remembers the failure. If it is this rank's own, tells the peers, which would otherwise
-  /// wait.
+  /// Remembers the failure. If it arose on this rank, tells the peers, which would otherwise wait.
   void fail(const Error&);
 
   struct Asked {
@@ -127,7 +129,7 @@ struct Communicator::Impl {
   struct ProblemHash {
     std::size_t operator()(const Problem& p) const { return hash_value(p); }
   };
-  std::unordered_set<Problem, ProblemHash> settled;  ///< problems that are not tuned any more
+  std::unordered_set<Problem, ProblemHash> settled;  ///< problems that need no tuning any more
 };
 
 }  // namespace tilelace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a communicator's plans come from, in this order: the table that it was given, rows tuned
-// here and earlier (the cache), installed tables.
+// The measured plans of a communicator. They come, in this order, from the table that it was given,
+// from rows tuned by this program or earlier (the cache), and from installed tables.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,19 +14,19 @@ namespace tilelace::op {
 
 class KeptTuning {
  public:
-  /// Has no table, and keeps nothing: for CPU ranks.
+  /// For CPU ranks: has no table and keeps nothing.
   KeptTuning() = default;
-  /// As the options say. `together`: collective; rank 0's cache is used by all ranks, and installed
-  /// tables are used only if they are equal everywhere. If not, this rank reads by itself, or takes
-  /// the cache from another rank of its process (`has_read`). An invalid cache is logged by rank 0
-  /// and ignored. Errors: the group's.
+  /// Reads the tables that the options name. If `together`, the call is collective: all ranks use
+  /// rank 0's cache, and installed tables only if they are equal on all ranks. Otherwise this rank
+  /// reads alone, or takes the cache from another rank of its process (`has_read`). Rank 0 logs an
+  /// invalid cache, which is then ignored. Errors: the group's.
   KeptTuning(comm::Group&, const CommunicatorOptions&, const Machine&,
              const std::string& device_name, bool together, const KeptTuning* has_read = nullptr);
 
-  /// Null: predictions only.
+  /// The table, or null: only predictions.
   [[nodiscard]] const std::shared_ptr<const plan::TuningTable>& table() const { return table_; }
-  /// Keeps a row, equal on all ranks. Rank 0 writes it into the cache, if there is one, and keeps
-  /// rows that others have written there meanwhile. A failed write is logged once.
+  /// Keeps a row, which must be equal on all ranks. If there is a cache, rank 0 writes the row into
+  /// it and keeps rows that other programs wrote there meanwhile. A failed write is logged once.
   void put(const Problem&, const Plan&, const plan::TunedTimes&);
   void put(const plan::GroupedProduct&, plan::GroupedTiling, const plan::TunedTimes&);
   /// Rows tuned here, and those of the cache, as a file.
@@ -40,7 +40,7 @@ class KeptTuning {
   std::shared_ptr<const plan::TuningTable> given_, shipped_, table_;
   std::optional<plan::TuningDraft> rows_;
   plan::TunedDevice device_;
-  std::string file_;  ///< the cache's file; empty: none
+  std::string file_;  ///< the cache's file; empty: no cache
   bool writes_ = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the arguments of a mixture of experts say, and what is wrong with them: checks of one rank
-// by itself, before anything is sent.
+// Reads and checks the arguments of mixtures of experts, on one rank alone, before anything is
+// sent.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -33,12 +33,12 @@ schedule::MoeMap map_of(std::string_view op, const MoeLayer&, std::int64_t m);
 MoeCall check_call(const AgMoeArgs&, int rank, int ranks);
 MoeCall check_call(std::string_view op, const MoeReduceArgs&, bool scatters, int rank, int ranks);
 void check_grouped(const GroupedGemmArgs&);
-/// For a map in host memory: its words are used as indices, so all must be in range.
+/// For a map in host memory. Its words are used as indices, so all of them must be in range.
 void check_map(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 /// Throws if the map says that an id names no expert (MoeMap::wrong).
 void check_ids(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 
-/// What must be the same on all ranks in a call, as a text.
+/// All that must be equal on all ranks in a call, as a text.
 std::string words_of(const MoeLayer&, std::int64_t m);
 
 }  // namespace tilelace::op

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch of mixtures of experts, which prepare_moe makes.
+// Scratch memory for mixtures of experts. prepare_moe allocates it.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace tilelace::op {
 
-/// Bytes of what a call keeps between its passes. A layer's second half has its partial sums where
-/// the first half gathered tokens, and its products where the first half ordered rows.
+/// Sizes, in bytes, of the buffers that a call uses between its passes. The second half of a layer
+/// reuses two of them: `tokens` for its partial sums and `rows` for its products.
 struct MoeBytes {
-  std::size_t ids = 0;     ///< [m, top_k] of all ranks
+  std::size_t ids = 0;     ///< [m, top_k]: the ids of all ranks
   std::size_t tokens = 0;  ///< [m, hidden]
   std::size_t rows = 0;    ///< [m * top_k, hidden]
 
@@ -37,7 +37,7 @@ struct MoeBytes {
 
 struct MoeRoom {
   MoeBytes bytes;
-  std::int64_t k = 0;  ///< the largest k of products that passes have scratch for
+  std::int64_t k = 0;  ///< the largest k of a product that the passes have scratch for
   std::unique_ptr<RankMemory> memory;
 
   [[nodiscard]] void* ids() const { return memory->data(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls with a whole plan instead of options: for benches that time plans and checks that pick them
-// at random (plan/gpu/gpu_ways.h). The plan must be one of the problem's.
+// Makes calls with a given plan instead of options. For benches, which time plans, and for checks,
+// which pick plans at random (plan/gpu/gpu_ways.h). The plan must be one for the problem.
 #pragma once
 #include "comm/group.h"
 #include "tilelace/communicator.h"
@@ -8,10 +8,11 @@
 
 namespace tilelace::op {
 
-/// As call(), with this plan; prepare with options that have room for it. Collective.
+/// As call(), but with this plan, which the prepared options must have room for. Collective.
 void run_plan(Communicator&, const CallArgs&, const Plan&);
 
-/// The group of a communicator, for timing beside its calls; valid as long as the communicator.
+/// The communicator's group, with which benches synchronise ranks between calls. Valid as long as
+/// the communicator.
 comm::Group& group_of(const Communicator&);
 
 }  // namespace tilelace::op

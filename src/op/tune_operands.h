@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands for tuning a problem: random values, in enough copies that L2 cannot hold them, and the
+// Operands for tuning a problem: random values, in so many copies that they do not fit L2, and the
 // expected result.
 #pragma once
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tilelace::op {
 
-/// The problem reduced to what plans depend on.
+/// The problem without what plans do not depend on, such as a bias.
 Problem tuned_part(const Problem&);
 
 /// A random operand's value at an index; the same on every rank.
@@ -44,10 +44,10 @@ class TuneOperands {
 
   /// Arguments of the i-th call of a graph. Valid as long as this object.
   [[nodiscard]] CallArgs call(int i, void* stream) const;
-  /// Fills the first results with NaNs.
+  /// Fills the first copy of the results with NaNs.
   void poison();
-  /// Checks some rows of every shard of the first results. Empty: right; else what is wrong. The
-  /// stream's work must be done.
+  /// Checks some rows of every shard of the first copy of the results. Returns what is wrong, or
+  /// empty text. The stream's work must have finished.
   [[nodiscard]] std::string wrong() const;
 
  private:
@@ -71,8 +71,8 @@ class TuneOperands {
   const TuneValues& values_;
   std::vector<DeviceBuffer> memory_;
   std::vector<Set> sets_;
-  std::vector<std::size_t> out_memory_;  ///< memory of the first set's results
-  std::map<int, std::string> made_;      ///< first elements of tensors, while sets are made
+  std::vector<std::size_t> out_memory_;  ///< memory of the first copy of the results
+  std::map<int, std::string> made_;      ///< first elements of tensors; only while copies are made
 };
 
 }  // namespace tilelace::op

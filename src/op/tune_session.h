@@ -21,15 +21,16 @@ namespace tilelace::op {
 
 class TuneSession {
  public:
-  /// For the ranks of `of`, which must not be in a call. Collective. Errors: system, peer, timeout.
+  /// Uses the ranks of `of`, which must not be in a call. Collective. Errors: system, peer,
+  /// timeout.
   TuneSession(Communicator::Impl& of, const TuneOptions&);
   /// Waits for all ranks; call it before destruction unless there was an error. Collective.
   void end();
 
-  /// The fastest plan of a problem, checked. `seconds`: time limit, 0: none. Nothing if a rank has
-  /// no memory for the operands, or if the times of the same call vary too much (unless forced);
-  /// `why` says so on every rank. Collective. Errors: system (a wrong result), peer, timeout,
-  /// usage.
+  /// Finds the fastest plan of a problem and checks its result. `seconds`: time limit, 0: none.
+  /// Returns none if a rank lacks memory for the operands, or if times of the same call vary too
+  /// much (unless forced); `why` then gives the reason, on every rank. Collective. Errors: system
+  /// (a wrong result), peer, timeout, usage.
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
   /// The same of a product of a layer of experts.
   std::optional<FoundTiles> tune(const AskedTiles&, double seconds, std::string& why);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tile shapes of the sm_90a GEMM, one row each, and which kernels are compiled for them.
-// Kernels, plans and tests are made from this table. The architecture that has them:
-// plan/gemm/architecture_plans.cc.
+// Kernels, plans and tests are made from this table. plan/gemm/architecture_plans.cc says which
+// architecture has these tiles.
 #pragma once
 #include <initializer_list>
 #include <string_view>
@@ -9,11 +9,11 @@
 namespace tilelace::plan {
 
 /// `groups`: math warpgroups. `blocks`: 64-row blocks per warpgroup. `width`: columns of the tile.
-/// `stages`: depth of the ring, 64 of k each. `cluster_rows` x `cluster_cols` CTAs: those of a
-/// column share the operand on the column side, those of a row the other. `staging`: 8 KiB chunks
-/// in which a math warpgroup stages results. `pingpong`: warpgroups have a tile each, in turns; if
-/// not, they split a tile's rows. `swapped`: weight on the row side, tokens on the column side.
-/// `per_sm`: CTAs per SM (2: the next kernel's first loads run under this one's end).
+/// `stages`: depth of the ring, 64 of k each. `cluster_rows` x `cluster_cols` CTAs: CTAs in a
+/// column share the column operand, CTAs in a row share the row operand. `staging`: number of 8 KiB
+/// chunks in which a math warpgroup stages results. `pingpong`: warpgroups take turns, each with
+/// its own tile; if not, they split a tile's rows. `swapped`: weight on the row side, tokens on the
+/// column side. `per_sm`: CTAs per SM (2: the next kernel's first loads run under this one's end).
 struct GemmTile {
   std::string_view name;
   int groups = 2;
@@ -30,7 +30,7 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
-  /// Rows and columns of a worker's (a cluster's) tile, and of its part of the result.
+  /// Rows and columns of a worker's (a cluster's) tile, and the part of the result that it is.
   [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
   [[nodiscard]] constexpr int worker_tokens() const {
@@ -51,14 +51,14 @@ constexpr bool is_one_of(std::string_view name, std::initializer_list<std::strin
 /// Every tile has a kernel for a GEMM alone.
 constexpr bool can_multiply(const GemmTile& /*t*/) { return true; }
 
-/// Whether tokens are across (on the column side), for many rows.
+/// Whether tokens are across (on the column side) in a tile for many rows.
 constexpr bool is_across(int width, bool swapped) { return swapped && width > 64 && width < 256; }
 constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swapped); }
 
 /// Whether there are kernels of gemm_rs for this tile. Narrow tiles serve few rows, for which the
-/// fused kernel is not used. Wide and tall tiles without turns stall their GEMM while they send,
-/// and were never the best plan. Tiles with tokens across win where they leave few padded rows; of
-/// them only q184 has no registers left.
+/// fused kernel is not used. Wide and tall tiles without turns stall their GEMM while they send;
+/// they were never the best. Tiles with tokens across win if few rows are padding; only q184 has no
+/// registers left.
 constexpr bool can_reduce(const GemmTile& t) {
   if (t.groups != 2) return false;
   if (t.swapped) return is_across(t) && t.blocks * t.width / 2 <= 176;
@@ -66,31 +66,31 @@ constexpr bool can_reduce(const GemmTile& t) {
 }
 
 /// Whether there are kernels of gemm_rs whose clusters span two shards: for shards of few rows,
-/// which would leave half of a cluster's tile empty.
+/// which would leave half of a cluster's tile without rows.
 constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
 
-/// Pieces of a peer's term that are added together, in one step of the ring: several, if the other
-/// group multiplies meanwhile, a step has room for them (up to nine ranks), and registers are
-/// left.
+/// Pieces of a peer's term that one step of the ring adds at once: several, if the other
+/// group multiplies meanwhile, a step has room for them (up to nine ranks), and registers
+/// suffice.
 constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }
 
-/// Whether there are kernels of ag_gemm: t192 has no registers left for waiting.
+/// Whether there are kernels of ag_gemm for this tile: t192 has no registers left for waiting.
 constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }
 
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
-/// Whether kernels of ag_gemm take several weights at once: tiles for few tokens, where one kernel
-/// per weight costs most. Other tiles have no registers left for it.
+/// Whether kernels of ag_gemm take several weights at once: for tiles for few tokens, where a
+/// kernel for each weight costs most. Other tiles have no registers left for it.
 constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
-inline constexpr int kMostWeights = 4;  ///< at once
+inline constexpr int kMostWeights = 4;  ///< of one kernel
 
-/// Whether there are kernels of gemm_ar: groups in turns send under each other's products; groups
-/// that share a tile finish it sooner, for calls of one wave of few rows.
+/// Whether there are kernels of gemm_ar. Groups in turns send while the other multiplies; groups
+/// that share a tile finish it sooner, which suits calls of one wave of few rows.
 constexpr bool can_share(const GemmTile& t) {
   return is_one_of(t.name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
          (t.pingpong && !t.swapped && t.blocks * t.width / 2 <= 192);
@@ -104,12 +104,12 @@ constexpr bool can_gate(const GemmTile& t) {
                             "p144", "s96_1x2", "s32_1x2"});
 }
 
-/// Whether there are pull kernels of gemm_ar, whose ranks keep their partials: for tiles of many
-/// rows, to keep the build short.
+/// Whether there are kernels of gemm_ar with transport pull, where ranks keep their partials: only
+/// for tiles of many rows, to keep the build short.
 constexpr bool can_pull(const GemmTile& t) {
   return is_one_of(t.name, {"p128", "p144", "p160", "p168", "p176", "p184"});
 }
-/// The same for kernels whose sums the switch makes (multimem).
+/// The same for transport multimem, where the NVLink switch makes the sums.
 constexpr bool can_multimem(const GemmTile& t) { return is_one_of(t.name, {"p128", "p160"}); }
 
 /// Name, groups, blocks, width, stages, cluster rows and cols, staging, pingpong, swapped, per_sm.
@@ -134,7 +134,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"c128_2x4",  2, 1, 128,  6, 2, 4, 2, false, false, 1},
     {"c80",       2, 1,  80,  8, 2, 1, 1, false, false, 1},
     {"c80_1x2",   2, 1,  80,  8, 1, 2, 1, false, false, 1},
-    // 128 rows a warpgroup, in turns.
+    // 128 rows per warpgroup, in turns.
     {"p192",      2, 2, 192,  5, 2, 1, 1, true, false, 1},
     {"p184",      2, 2, 184,  5, 2, 1, 1, true, false, 1},
     {"p176",      2, 2, 176,  5, 2, 1, 1, true, false, 1},
@@ -166,7 +166,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"s104",      1, 1, 104, 10, 1, 1, 1, false, false, 1},
     {"s112",      1, 1, 112,  9, 1, 1, 1, false, false, 1},
     {"s192",      1, 1, 192,  6, 1, 1, 1, false, false, 1},
-    // The fewest tokens: rows of the weight, tokens across.
+    // The fewest tokens: tokens are across, rows are the weight's.
     {"v16",       1, 1,  16,  9, 1, 1, 1, false, true, 2},
     {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},
@@ -187,7 +187,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"y136_1x2",  2, 2, 136,  4, 1, 2, 1, false, true, 1},
     {"y152_1x2",  2, 2, 152,  4, 1, 2, 1, false, true, 1},
     {"y168_1x2",  2, 2, 168,  3, 1, 2, 2, false, true, 1},
-    // The same with 128 rows of the weight a warpgroup, in turns.
+    // The same with 128 rows of the weight per warpgroup, in turns.
     {"q104",      2, 2, 104,  7, 2, 1, 1, true, true, 1},
     {"q136",      2, 2, 136,  6, 2, 1, 1, true, true, 1},
     {"q160",      2, 2, 160,  5, 2, 1, 2, true, true, 1},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of the sm_90a product grouped by expert: which shapes there are, which one a product takes,
-// and how it is cut. Functions of shapes alone, right for every routing. Kernels, their launches
-// and predictions are made from this file.
+// and how it is cut. All depends only on sizes and is correct for every routing. Kernels, launches
+// and predictions use this file.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace tilelace::plan {
 /// Experts of one rank, at most.
 constexpr int kMostMoeExperts = 1024;
 
-/// A shape of tiles. `few`: for few rows per expert. `many`: for more. `wide` and `pair` read less
-/// from L2, but nothing runs beside their stores, so they are for a long k. The two CTAs of a pair
-/// share rows, so the result should have columns for both.
+/// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `wide` and `pair`
+/// read less from L2, but their stores overlap with nothing, so they are for a long k. The two CTAs
+/// of a pair share rows, so the result should have columns for both.
 enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
                                                     GroupedTiling::wide, GroupedTiling::pair};
 
-/// A shape of tiles. Across: up to `most` rows of x, which `cluster` CTAs share. Down:
+/// The shape of a tile. Across: up to `most` rows of x, which `cluster` CTAs share. Down:
 /// `weight_rows` rows of the weight (gated: half gate, half up). `turns`: groups take turns, each
-/// with a tile of 128 weight rows; if not, each group has half of a tile.
+/// with its own tile of 128 weight rows; if not, each group has half of a tile.
 struct GroupedShape {
   const char* name;
   int most;
@@ -31,9 +31,9 @@ struct GroupedShape {
   int stages;
   int cluster;
   bool turns;
-  int staging;  ///< chunks of results that a group has room for
+  int staging;  ///< chunks of results that a group can stage
 
-  /// Columns of the result that a cluster's tile has.
+  /// Columns of the result in a cluster's tile.
   [[nodiscard]] constexpr int columns(bool gated) const {
     return (gated ? weight_rows / 2 : weight_rows) * cluster;
   }
@@ -47,10 +47,10 @@ constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
   return kGroupedShapes[static_cast<int>(tiling)];
 }
 
-/// What the host knows of a product before its routing.
+/// What the host knows about a product before its routing.
 struct GroupedProduct {
-  std::int64_t rows = 0;  ///< of all experts, at most
-  std::int64_t n = 0;     ///< rows of an expert's weight; gated: gates and ups
+  std::int64_t rows = 0;  ///< most rows, of all experts together
+  std::int64_t n = 0;     ///< rows of an expert's weight; gated: of gate and up
   std::int64_t k = 0;
   std::int64_t experts = 0;
   bool gated = false;
@@ -60,7 +60,7 @@ struct GroupedProduct {
   bool operator==(const GroupedProduct&) const = default;
 };
 
-/// The shape that a product takes.
+/// The kind of tiles for a product.
 constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // rows of x per expert
   constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
@@ -72,7 +72,7 @@ constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
 }
 
-/// Why grouped_tiling takes this shape, as a text.
+/// The reason, as text, for which grouped_tiling takes this kind.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
     case GroupedTiling::few: return "few rows an expert, which narrow tiles pad less";
@@ -84,9 +84,9 @@ constexpr const char* reason_of(GroupedTiling tiling) {
   return "a long k, many rows an expert, and columns that pairs of CTAs fill";
 }
 
-/// How a product is cut in a shape.
+/// How a product is cut into tiles of this kind.
 constexpr schedule::GroupedTiles grouped_tiles(const GroupedProduct& p, GroupedTiling tiling) {
-  /// Bytes of activations that are walked under the same columns: about half of L2.
+  /// Bytes of activations that are walked before the columns change: about half of L2.
   constexpr std::int64_t kWalkedBytes = 20 << 20;
   const GroupedShape& shape = shape_of(tiling);
   const std::int64_t columns = shape.columns(p.gated);
@@ -95,8 +95,8 @@ constexpr schedule::GroupedTiles grouped_tiles(const GroupedProduct& p, GroupedT
           static_cast<int>(std::clamp<std::int64_t>(kWalkedBytes / tile_bytes, 4, 64))};
 }
 
-/// Rows that a product with this tiling computes for an expert with `rows` rows. Those beyond are
-/// wasted work.
+/// Rows that a product with this tiling computes for an expert with `rows` rows. The surplus is
+/// wasted.
 constexpr int computed_rows(GroupedTiling tiling, int rows) {
   const schedule::GroupedTiles tiles{shape_of(tiling).most, 1, 1};
   int all = 0;

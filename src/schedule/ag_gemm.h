@@ -19,7 +19,7 @@ struct GatherTransfer {
   RowRange rows;
 };
 
-/// One tile: `rows` x one column tile. `source` is -1 where the rows straddle shards.
+/// One tile: `rows` x one column tile. `source` is -1 if the rows straddle shards.
 struct GatherTile {
   int source = 0;
   RowRange rows;
@@ -58,7 +58,7 @@ struct AgGemm {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return 2 * ranks() * max_chunks(); }
 
-  /// Number of bands that several shards share; straddling(i) is the i-th of them.
+  /// Number of bands that several shards share. straddling(i) is the i-th such band.
   [[nodiscard]] TILELACE_HD constexpr Index num_straddling() const {
     if (!straddle) return 0;
     Index whole = 0;
@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether its tiles are those of GatherOrder (gather_tiles.h). No kernel has straddling tiles
-  /// after those of arriving shards, and a gather alone has no tiles.
+  /// Whether its tiles are those of GatherOrder (gather_tiles.h). Not so if straddling tiles come
+  /// last, as in no kernel, nor for a gather alone, without tiles.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
@@ -79,8 +79,8 @@ struct AgGemm {
     return n;
   }
 
-  /// The i-th tile of a rank that does not walk: own shard, then the others as they arrive,
-  /// straddling tiles last.
+  /// The i-th tile of a rank that does not walk: tiles of the own shard, then of the others in
+  /// order of arrival, straddling tiles last.
   [[nodiscard]] TILELACE_HD constexpr GatherTile tile(Index i) const {
     for (int s = 0; s < ranks(); ++s) {
       const int q = route.gather_order(rank, s);
@@ -118,7 +118,7 @@ TILELACE_ROLE void push_chunks(const AgGemm& s, int source, int peer, Index firs
   }
 }
 
-/// Pull: stage the own shard where peers can read it, then fetch the others in arrival order.
+/// Pull: stages the own shard where peers can read it, then fetches the others in arrival order.
 template <class Verbs>
 TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
   for (int i = 0; i < s.ranks(); ++i) {
@@ -141,9 +141,9 @@ TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
 
 }  // namespace detail
 
-/// Role `copy` (one per rank): headers to every peer, then this rank's transfers, then the gathered
-/// operand to the user, if wanted. Shards go out in rotated order, so that each rank sends to one
-/// peer and receives from one peer at a time.
+/// Role `copy` (one per rank): sends headers to every peer, makes this rank's transfers, then
+/// copies the gathered operand to the user, if wanted. Shards are sent in rotated order, so that
+/// each rank sends to one peer and receives from one peer at a time.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
@@ -177,7 +177,7 @@ TILELACE_ROLE void run_sends(const AgGemm& s, int worker, Verbs& v) {
   }
 }
 
-/// Worker w's share of putting the own shard into the own slot.
+/// Worker w's share of copying the own shard into the own slot.
 template <class Verbs>
 TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
   const Chunks chunks = s.chunks(s.rank);
@@ -185,8 +185,8 @@ TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
     v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
 }
 
-/// Second part, of a rank that does not walk: every workers-th tile. Tiles may start before the
-/// peers' headers are here; results are only written after them.
+/// Second part, for a rank that does not walk: every workers-th tile. Tiles may start before the
+/// peers' headers have arrived; results are only written after that.
 template <class Verbs>
 TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives without a GEMM: every rank sends every peer a parcel (nothing, a part or all of its
-// input), and adds what arrives, or delivers it. One schedule for four ops:
+// Collectives without a GEMM. Every rank sends every peer a parcel: nothing, a part or all of its
+// input. It adds or delivers what arrives. One schedule for four ops:
 //
 //   all_gather      the same parcel for all; each is delivered
 //   all_to_all      a parcel for each; each is delivered
@@ -9,11 +9,11 @@
 //                   two-shot (`shares`): a reduce_scatter,
 //                   whose sums then go to all ranks
 //
-// Parcels go in rounds: in round r worker w sends chunk r * workers + w of each. Arriving data
-// waits in a ring of kRing places per worker and source, so staging does not grow with the call,
-// and nothing is acknowledged. A worker consumes round r - 1 between sending round r and signalling
-// it. So a peer's signal of round r - 2 shows that it is done with round r - 3. Both sides of a
-// pair have the same number of rounds; ended parcels send empty ones.
+// Parcels are sent in rounds: in round r worker w sends chunk r * workers + w of each parcel.
+// Arriving data waits in a ring of kRing places per worker and source, so staging does not grow
+// with the call. Nothing is acknowledged. A worker consumes round r - 1 between sending round r and
+// signalling it. So a peer's signal of round r - 2 shows that it is done with round r - 3. Both
+// ranks of a pair have the same number of rounds; a parcel that has ended sends empty rounds.
 //
 // With line verbs (`put` and `take` of units that carry the call's number) flags are part of the
 // data: there is one round, and signal and wait do nothing.
@@ -31,7 +31,7 @@ namespace tilelace::schedule {
 
 /// Bytes that move together.
 constexpr Index kUnitBytes = 16;
-/// A worker's places per source; the text above says why three are the fewest.
+/// A worker's places per source. The text above says why three are needed.
 constexpr Index kRing = 3;
 /// The most rounds of a call, if each round has its own flags.
 constexpr Index kMaxExchangeRounds = 256;
@@ -42,24 +42,24 @@ struct ExchangeRound {
   Index round = 0;
 };
 
-/// The data that a flag announces: a parcel's part of a round, or sums of one.
+/// The data that a flag announces: a parcel's part of a round, or a round's sums.
 struct ExchangeFlag {
   bool sums = false;
   int rank = 0;  ///< the source, or the owner
   ExchangeRound round;
 };
 
-/// For up to kMost ranks. Units of parcels and of sums count from their own beginnings.
+/// For up to kMost ranks. Units are counted from the beginning of their parcel or sum.
 template <int kMost>
 struct ExchangeOf {
   int rank = 0, ranks = 1;
   int workers = 1;
-  bool sums = false;     ///< arriving data is added; if not, delivered
+  bool sums = false;     ///< true: arriving data is added; false: delivered
   bool shares = false;   ///< every rank gets the sums
   bool direct = false;   ///< uses the peers' tensors, once all ranks are in the call
   Index ring = kRing;    ///< places per worker and source; lines: one, for their one round
   Index chunk = 1;       ///< units
-  Index sends[kMost]{};  ///< units for each rank; own: what it keeps
+  Index sends[kMost]{};  ///< units for each rank; own: what this rank keeps
   Index takes[kMost]{};  ///< units from each rank; if `sums`: all equal
   Index owned[kMost]{};  ///< shared: units that each rank sums
 
@@ -104,14 +104,14 @@ struct ExchangeOf {
         area >= ranks, area % ranks, {static_cast<int>(flag % workers), of % kMaxExchangeRounds}};
   }
 
-  /// Rank `at`'s place for what `source` (sum_place: `owner`) sends it in round r: its first unit.
+  /// First unit of rank `at`'s place for data that `source` (sum_place: `owner`) sends in round r.
   [[nodiscard]] TILELACE_HD constexpr Index term_place(int at, int source, ExchangeRound r) const {
     return place(source < at ? source : source - 1, r);
   }
   [[nodiscard]] TILELACE_HD constexpr Index sum_place(int at, int owner, ExchangeRound r) const {
     return place(ranks - 1 + (owner < at ? owner : owner - 1), r);
   }
-  /// Units of staging: all places.
+  /// Units of staging, that is, of all places.
   [[nodiscard]] TILELACE_HD constexpr Index num_units() const {
     return direct ? 0 : (shares ? 2 : 1) * (ranks - 1) * ring * workers * chunk;
   }
@@ -122,7 +122,7 @@ struct ExchangeOf {
   }
 
  protected:
-  /// The place in the ring of a round. 32 bits: GPUs divide 64-bit numbers slowly.
+  /// A round's place in the ring. In 32 bits, since GPUs divide 64-bit numbers slowly.
   [[nodiscard]] TILELACE_HD constexpr Index turn(ExchangeRound r) const {
     return static_cast<std::uint32_t>(r.round) % static_cast<std::uint32_t>(ring);
   }
@@ -131,7 +131,7 @@ struct ExchangeOf {
 using Exchange = ExchangeOf<kMaxGpuRanks>;
 
 /// An exchange with a word per place instead of a flag per round: the word's value tells the round,
-/// so the number of rounds is unlimited. A word is only rewritten together with its place.
+/// so the number of rounds is unlimited. A word is only rewritten when its place is.
 class RingExchange : public Exchange {
  public:
   RingExchange() = default;
@@ -152,7 +152,7 @@ class RingExchange : public Exchange {
   [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
     return term(ranks + owner, r);
   }
-  /// Words of terms; those of sums follow.
+  /// Number of words for terms. Words for sums follow them.
   [[nodiscard]] TILELACE_HD constexpr Index num_terms() const { return ranks * ring * workers; }
 
  private:
@@ -181,7 +181,7 @@ TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
       }
       v.take(taken);
     }
-    // Only now: a signal (a release) waits for the data sent before it, which travelled meanwhile.
+    // Not earlier: a signal is a release and waits for data sent before, which arrives meanwhile.
     for (int i = 1; i < s.ranks && sends; ++i) {
       const int q = (s.rank + i) % s.ranks;
       if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));

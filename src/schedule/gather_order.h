@@ -5,15 +5,15 @@
 // as one matrix.
 //
 // Sections are walked one after the other, each over all columns, which reads the weight once per
-// walk. Or those that have arrived are walked together, column by column, and others join at the
-// column at which they arrive; the columns that they missed come last.
+// walk. Or sections that have arrived are walked together, column by column; another joins at the
+// column at which it arrives, and the columns that it missed come last.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
 
 namespace tilelace::schedule {
 
-constexpr int kMaxSections = kMaxGpuRanks;  ///< of kernels: shards, or weights
+constexpr int kMaxSections = kMaxGpuRanks;  ///< in kernels: shards, or weights
 
 /// A shard, in order of arrival.
 struct GatherShard {
@@ -24,29 +24,29 @@ struct GatherShard {
 /// A range of columns of consecutive sections.
 struct GatherWalk {
   int first_tile = 0;
-  int first_section = 0, rows = 0;  ///< of tiles, in all its sections
+  int first_section = 0, rows = 0;  ///< rows of tiles in all its sections
   int first_col = 0, cols = 0;
 };
 
-/// Shard i, in order of arrival, joins once after[i] tiles are walked and shard i - 1 has joined.
+/// The i-th shard to arrive joins once after[i] tiles are walked and the (i - 1)-th has joined.
 struct GatherJoins {
   int after[kMaxSections] = {};
 };
 
-/// kMost: the most sections. Kernels have GatherOrder; hosts run more ranks.
+/// kMost: the most sections. Kernels use GatherOrder; CPU ranks may be more.
 template <int kMost>
 struct GatherOrderOf {
-  GemmOrder walk;  ///< its rows and columns are those of each walk
+  GemmOrder walk;  ///< its rows and columns are replaced by each walk's
   int ranks = 1;
   bool whole = false;
   int m = 0;
   int chunk_rows = 1;
   int max_chunks = 1;
   GatherShard shard[kMost];
-  int count = 0;              ///< sections
+  int count = 0;              ///< number of sections
   int tile_rows[kMost] = {};  ///< rows of tiles per section
   int walks = 0;
-  GatherWalk walked[2 * kMost];  ///< and one more, which ends the list
+  GatherWalk walked[2 * kMost];  ///< plus one that ends the list
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
 
@@ -74,7 +74,7 @@ struct GatherOrderOf {
   }
 
   /// Waits until rows [first, last) of a section can be read, by the verb wait(flag), once per
-  /// chunk. By shard, own rows are read in place; in a whole walk they are staged, too.
+  /// chunk. By shard, own rows are read in place; in a whole walk they are staged like all others.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     if constexpr (kMost > kFewWalks) {
@@ -98,7 +98,7 @@ struct GatherOrderOf {
   }
 
  private:
-  /// Waits for the chunks of the i-th shard to arrive that have rows of [first, last).
+  /// Waits for those chunks with rows of [first, last) that belong to the i-th shard to arrive.
   template <class Verbs>
   TILELACE_ROLE void wait_for_chunks(int i, int first, int last, Verbs& v) const {
     const int from = first > shard[i].begin ? first : shard[i].begin;

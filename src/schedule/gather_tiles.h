@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's ag_gemm as CPU ranks, the checker and the simulator run it: AgGemm's copies, and the
-// tiles, waits and sends of a GEMM kernel's orders (gather_order.h, push_order.h).
+// One rank's ag_gemm for CPU ranks, the checker and the simulator: AgGemm's copies, and the tiles,
+// waits and sends in a GEMM kernel's orders (gather_order.h, push_order.h).
 #pragma once
 #include "schedule/make_gather_order.h"
 
 namespace tilelace::schedule {
 
-/// How a kernel walks. Default: by shard, one shard after the other.
+/// How a kernel walks tiles. Default: by shard, one shard after the other.
 struct GatherWalking {
-  GemmOrder walk = {};  ///< its rows and columns are the call's
+  GemmOrder walk = {};  ///< its rows and columns are replaced by the call's
   int apart = -1;       ///< shards walked one after the other; -1: all
   GatherJoins joins = {};
   bool whole = false;
-  bool across = false;                 ///< whole walk: its rows are columns of the result
-  int weights = 1;                     ///< of a whole walk
-  int weight_cols[kMaxSections] = {};  ///< tiles of each, along columns of the result
+  bool across = false;                 ///< whole walk: the rows of `walk` are columns of the result
+  int weights = 1;                     ///< whole walk: number of weights
+  int weight_cols[kMaxSections] = {};  ///< tiles of each weight, along columns of the result
 };
 
 template <class Order>
 struct GatherTiles : AgGemm {
   GemmWorkOf<Order> work;
   bool across = false;
-  int first_col[kMaxSections] = {};  ///< of each weight of a whole walk
+  int first_col[kMaxSections] = {};  ///< whole walk: first column of each weight
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
   [[nodiscard]] constexpr GatherTile at(GemmCell c) const {
@@ -55,8 +55,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   return t;
 }
 
-/// Calls f with the tiles of a rank that walks. For as many ranks as kernels support, their type is
-/// the kernels' own; for more, it has room for kMost ranks.
+/// Calls f with the tiles of a rank that walks. Up to the ranks that kernels support, the tiles
+/// have the kernels' type; for more ranks, a type with room for kMost.
 template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;
@@ -67,7 +67,7 @@ decltype(auto) with_tiles(const AgGemm& s, F&& f) {
 
 namespace detail {
 
-/// A kernel's roles load and math, one after the other, in terms of verbs.h.
+/// A kernel's roles load and math, one after the other, by the verbs of verbs.h.
 template <class Order, class Verbs>
 class GatherTileVerbs {
  public:
@@ -96,7 +96,7 @@ class GatherTileVerbs {
   bool admitted_ = false;
 };
 
-/// Pieces of PushOrder as chunks.
+/// Sends the pieces of PushOrder as chunks.
 template <class Verbs>
 class PushVerbs {
  public:

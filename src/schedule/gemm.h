@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GEMM on one device: the order of its tiles, and how workers share k-steps where there are too
-// few tiles, or they do not fill the last wave. A worker is a cluster of CTAs, and a tile is what
-// that cluster computes together.
+// The GEMM on one device: the order of its tiles, and how workers share k-steps if there are too
+// few tiles or the last wave is not full. A worker is a cluster of CTAs, and a tile is what that
+// cluster computes together.
 //
-// The first `split_tiles` tiles are shared by k-steps: laid end to end, each worker takes an equal
-// stretch. A stretch may begin inside a tile: its first segment is then a tail, given as a partial
-// to the tile's first worker. It may end inside a tile: its last segment is then the head, which
-// adds the tails in worker order and stores. Tails are computed first and wait for nothing, so
-// heads always find them. The other tiles are whole, taken round robin.
+// The first `split_tiles` tiles are shared: their k-steps are laid end to end, and each worker
+// takes an equal stretch. A stretch may begin inside a tile: its first segment is then a tail,
+// given as a partial to the tile's first worker. It may end inside a tile: its last segment is then
+// the head, which adds the tails in worker order and stores. Tails are computed first and wait for
+// nothing, so heads never wait for ever. The other tiles are whole and taken round robin.
 //
 // Shared tiles may come in rounds: every worker takes a stretch of the first round's tiles, then
-// one of the second's. If all tiles fit the device at once, they finish in two halves, and what is
-// sent of the first half overlaps with the second.
+// one of the second's. If all tiles fit the device at once, they finish in two halves, and sending
+// the first half's results overlaps with the second half.
 #pragma once
 #include <cstdint>
 
@@ -20,8 +20,8 @@
 namespace tilelace::schedule {
 
 struct GemmCell {
-  int row, col;     ///< in tiles
-  int section = 0;  ///< of an order with several sections (schedule/gather_order.h)
+  int row, col;     ///< counted in tiles
+  int section = 0;  ///< for orders with several sections (schedule/gather_order.h)
 };
 
 /// Walks tiles in groups along one direction, back and forth across the other, so that the last
@@ -32,8 +32,8 @@ struct GemmOrder {
   int cols = 0;  ///< tiles along n
   int group = 1;
   bool along_cols = false;
-  int wide = 1 << 20;  ///< of a block, along the group
-  int deep = 1;        ///< of a block, across it
+  int wide = 1 << 20;  ///< extent of a block along the group
+  int deep = 1;        ///< extent of a block across the group
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return rows * cols; }
 
@@ -69,18 +69,18 @@ struct GemmSegment {
   [[nodiscard]] TILELACE_HD constexpr int steps() const { return end - begin; }
 };
 
-/// `Order` has the number of tiles and the place of the t-th one: tiles(), cell(t); and kInRounds,
-/// if shared tiles may come in rounds (other orders have no registers for it).
+/// `Order` has tiles(), the number of tiles; cell(t), the place of the t-th; and kInRounds if
+/// shared tiles may come in rounds (other kernels have no registers for that).
 template <class Order>
 struct GemmWorkOf {
   static constexpr bool kInRounds = requires { requires Order::kInRounds; };
   Order order;
   int workers = 1;
-  int k_steps = 1;      ///< of a tile; at least 1
+  int k_steps = 1;      ///< k-steps of a tile; at least 1
   int split_tiles = 0;  ///< the first tiles, shared by k-steps
-  int round_tiles = 0;  ///< of those, per round: all, or a number that makes full rounds
+  int round_tiles = 0;  ///< shared tiles per round: all, or a divisor of split_tiles
   int share = 0;        ///< k-steps of a worker's stretch per round ...
-  int longer = 0;       ///< ... and how many workers have one more
+  int longer = 0;       ///< ... and the number of workers that have one more
 
   [[nodiscard]] TILELACE_HD constexpr int stretch(int worker) const {
     return share + (worker < longer ? 1 : 0);
@@ -92,8 +92,8 @@ struct GemmWorkOf {
 
 using GemmWork = GemmWorkOf<GemmOrder>;
 
-/// Work with its derived fields. split_tiles * k_steps must fit 31 bits; `rounds` must divide
-/// split_tiles.
+/// Makes work and computes its derived fields. split_tiles * k_steps must fit 31 bits; `rounds`
+/// must divide split_tiles.
 template <class Order>
 constexpr GemmWorkOf<Order> make_gemm_work(const Order& order, int workers, int k_steps,
                                            int split_tiles, int rounds = 1) {
@@ -133,7 +133,7 @@ class GemmSegments {
     return true;
   }
 
-  /// The round of the segment that next() gave last, if that is of a shared tile.
+  /// The round of the segment that next() returned last, if that belongs to a shared tile.
   [[nodiscard]] TILELACE_HD constexpr int round() const { return round_; }
 
  private:
@@ -143,10 +143,10 @@ class GemmSegments {
   int round_ = 0;
 };
 
-/// Role math of the GEMM, for the worker's `lane`-th of `lanes` warpgroups in turns (1: all work on
-/// every segment). Verbs: skip(segment) of another lane; multiply(segment); give_partial(round)
-/// keeps the accumulator for the tile's head; add_partial(worker, round) adds what that worker
-/// kept; store(cell).
+/// Role math of the GEMM, for the `lane`-th of a worker's `lanes` warpgroups, which take turns (1:
+/// all work on every segment). Verbs: skip(segment) of another lane; multiply(segment);
+/// give_partial(round) keeps the accumulator for the tile's head; add_partial(worker, round) adds
+/// the accumulator that this worker kept; store(cell).
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM + reduce-scatter and GEMM + all-reduce: the role loops (gemm_reduce_index.h says what tiles,
-// chunks and flags are).
+// The role loops of GEMM + reduce-scatter and GEMM + all-reduce. Their tiles, chunks and flags are
+// described in gemm_reduce_index.h.
 #pragma once
 #include "schedule/gemm_reduce_index.h"
 #include "schedule/verbs.h"
@@ -35,7 +35,7 @@ TILELACE_ROLE void wait_for_partials(const GemmReduce& s, const ReduceTile& t, V
   }
 }
 
-/// The accumulator holds this rank's part of a remote shard: passes it towards the owner.
+/// Passes the accumulator, this rank's part of a remote shard, towards the shard's owner.
 template <class Verbs>
 TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v) {
   const int parent = s.route.parent(t.owner, s.rank);
@@ -48,7 +48,8 @@ TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v)
   v.signal(pulls(s.transport) ? parent : s.rank, s.done(s.rank, t.block, t.owner, t.index));
 }
 
-/// The accumulator holds the own shard's part: adds the peers' parts and writes the result.
+/// Adds the peers' parts to the accumulator, this rank's part of its own shard, and writes the
+/// result.
 template <class Verbs>
 TILELACE_ROLE void finish(const GemmReduce& s, const ReduceTile& t, bool& admitted, Verbs& v) {
   wait_for_partials(s, t, v);
@@ -113,8 +114,8 @@ TILELACE_ROLE void send_results(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Mesh: partials of block b alternate with results of block b - 1, in the order of tiles. Nobody
-/// relays, so neither can delay what the other waits for.
+/// Mesh: sends partials of block b alternately with results of block b - 1, in the order of tiles.
+/// No rank relays, so no transfer delays one that it depends on.
 template <class Verbs>
 TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 0; i < s.ranks() - 1; ++i) {
@@ -128,7 +129,8 @@ TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Pull (mesh only): peers' partials of the own shard, in the order in which they are computed.
+/// Pull (mesh only): fetches peers' partials of the own shard in the order in which they are
+/// computed.
 template <class Verbs>
 TILELACE_ROLE void fetch_partials(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 1; i < s.ranks(); ++i) {
@@ -155,7 +157,7 @@ TILELACE_ROLE void fetch_results(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Role compute, first part: straddling tiles, so that peers get their pieces early.
+/// Role `compute`, first part: straddling tiles, so that peers get their pieces early.
 template <class Verbs>
 TILELACE_ROLE void run_straddling(const GemmReduce& s, int worker, Verbs& v) {
   for (Index i = worker; i < s.num_straddling() * s.cols; i += s.workers) {
@@ -184,8 +186,8 @@ TILELACE_ROLE void finish_straddling(const GemmReduce& s, int worker, bool& admi
   }
 }
 
-/// gemm_ar: the others' finished rows of block b, from the result slot to the user, divided among
-/// the workers.
+/// gemm_ar: copies the other ranks' finished rows of block b from the result slot to the user. The
+/// workers share the rows.
 template <class Verbs>
 TILELACE_ROLE void deliver_results(const GemmReduce& s, int b, int worker, Verbs& v) {
   Index turn = 0;
@@ -208,7 +210,8 @@ TILELACE_ROLE void deliver_results(const GemmReduce& s, int b, int worker, Verbs
   }
 }
 
-/// One tile of the main order: product, partials of those below in the tree, then up or out.
+/// One tile of the main order: computes the product, adds partials of the children in the tree,
+/// then sends the sum to the parent or stores the result.
 template <class Verbs>
 TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admitted, Verbs& v) {
   v.compute(t);
@@ -225,8 +228,9 @@ TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admi
 
 }  // namespace detail
 
-/// Role `copy` (one per rank): headers, then the transfers. Where ranks relay or pull, results of a
-/// block go out after the partials of the next block, so that waiting for them delays nothing.
+/// Role `copy` (one per rank): sends headers, then makes the transfers. If ranks relay or pull,
+/// results of a block are sent after the partials of the next block, so that waiting for results
+/// delays nothing.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
@@ -245,8 +249,8 @@ TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
 }
 
 /// Role `compute`, worker w of s.workers, without a kernel's order of tiles (!s.walked()):
-/// straddling tiles, then every workers-th tile. Results are delivered two blocks behind, when they
-/// are likely to be there.
+/// straddling tiles, then every workers-th tile. Results are delivered two blocks later, when they
+/// have probably arrived.
 template <class Verbs>
 TILELACE_ROLE void run_compute(const GemmReduce& s, int worker, Verbs& v) {
   bool admitted = false;

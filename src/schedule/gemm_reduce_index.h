@@ -2,14 +2,15 @@
 // GEMM + reduce-scatter and GEMM + all-reduce in one schedule. An all-reduce is a reduce-scatter in
 // row blocks (each split over the ranks) whose owners also send the finished rows to all ranks.
 //
-// A rank computes every shard: remote ones first, its own last. Partials for shard q go up q's
-// tree; a rank with children there adds their partials to its own in rank order. Flags of a rank:
+// A rank computes all shards: remote ones first, its own last. Partials for shard q are sent up q's
+// tree; a rank with children in that tree adds their partials to its own in rank order. Flags of a
+// rank:
 //   done(p, b, q, t)     tile t of shard q of block b, computed by p, is in p's outgoing slot (or,
 //                        where p == q, its result slot); the flag is at p (push) or reader (pull)
 //   partial(p, b, q, c)  chunk c of p's partials is in this rank's incoming slot
 //   result(b, q, c)      chunk c of the finished shard is in this rank's result slot
-// With transport `store` a chunk is a tile: c means t. A gemm_rs that does not straddle then has
-// other flags: numbered().
+// With transport `store` a chunk is a tile, so c means t. A gemm_rs with transport `store` that
+// does not straddle has other flags: see numbered().
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -46,15 +47,15 @@ struct GemmReduce {
   Index chunk_rows = 128;
   Index raster_group = 1;
   int blocks = 1;
-  Index block_grain = 1;  ///< blocks are multiples of this many rows, except the last one
+  Index block_grain = 1;  ///< the rows of each block but the last are a multiple of this
   Transport transport = {};
-  bool straddle = false;  ///< one block, mesh, not all_reduce
+  bool straddle = false;  ///< only with one block, mesh and no all_reduce
   bool all_reduce = false;
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of block b: two units; the last block has the rest, which is never more. A unit is a
-  /// multiple of block_grain, so that the last block has about one unit where m allows.
+  /// Rows of block b. Each block has two units; the last has the rest, which is never more. The
+  /// unit is a multiple of block_grain such that the last block has about one unit, if m allows.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
     const Index share = split.m / (2 * blocks - 1);
     Index unit = max_of(1, share / block_grain) * block_grain;
@@ -99,9 +100,9 @@ struct GemmReduce {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return result(blocks, 0, 0); }
 
-  /// Where incoming partials of child p for a row of shard q are in the incoming slot. Mesh:
-  /// `ranks` areas of the own rows. Ring: one area of all rows. Two-level: an area of all rows per
-  /// lane, then one of the own rows per node.
+  /// The row of the incoming slot where child p's partials for a row of shard q are. Mesh: the slot
+  /// has `ranks` areas of the own rows. Ring: one area of all rows. Two-level: for each local rank
+  /// an area of all rows, then for each node an area of the own rows.
   [[nodiscard]] TILELACE_HD constexpr Index incoming_row(int p, int b, int q, Index row) const {
     const Index own = own_row(b, q, row);
     if (route.kind == RouteKind::mesh) return p * max_own_rows() + own;
@@ -133,22 +134,22 @@ struct GemmReduce {
   [[nodiscard]] TILELACE_HD constexpr ReduceTile straddling_tile(Index i) const {
     return {0, -1, i, straddling(i / cols), i % cols};
   }
-  /// The part of a straddling tile that belongs to shard q (no rows if none does).
+  /// The part of a straddling tile that belongs to shard q; it may have no rows.
   [[nodiscard]] TILELACE_HD constexpr ReduceTile piece(const ReduceTile& t, int q) const {
     const RowRange rows = intersect(t.rows, shard(0, q));
     const Index band = rows.size() > 0 ? bands(0, q).band_of(rows.begin) : 0;
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). No kernel has blocks whose shards
-  /// take turns, nor straddling tiles before the others.
+  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). Not so for an all-reduce, whose
+  /// shards take turns in blocks, nor if straddling tiles come first: no kernel does either.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
-  /// Whether its flags, with transport `store`, are the numbers that the order gives to partials.
+  /// Whether its flags, with transport `store`, are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
     return walked() && by_workers(transport);
   }
 
-  /// Tiles that lie in one shard.
+  /// Number of tiles that lie in one shard.
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
     Index n = 0;
     for (int b = 0; b < blocks; ++b) {
@@ -156,9 +157,10 @@ struct GemmReduce {
     }
     return n;
   }
-  /// Shards come in segments: segment b has the remote shards of block b and, after the first of
-  /// them, the own shard of block b - 1. By then the peers' partials for it have arrived, and its
-  /// results still overlap with block b. Segment `blocks` is the own shard of the last block.
+  /// Shards are visited in segments. Segment b has the remote shards of block b and, after the
+  /// first of them, the own shard of block b - 1: by then the peers' partials for that have
+  /// arrived, and sending its results still overlaps with block b. Segment `blocks` is the own
+  /// shard of the last block.
   struct Visit {
     int block = 0;
     int owner = -1;  ///< -1: nothing in this segment

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of a grouped product: rows that belong to experts, one expert's after the other's,
-// times each expert's own weight. Where experts begin is known on the device alone, so which tile
-// is where is a function of those numbers.
+// The tiles of a grouped product: rows, ordered by expert, times the weight of their expert. Only
+// the device knows at which row each expert begins, so the place of a tile is a function of these
+// numbers.
 #pragma once
 #include "core/host_device.h"
 
 namespace tilelace::schedule {
 
-/// Rows of a tile are a multiple of this: tensor cores take eight tokens at once.
+/// A tile's rows are a multiple of this: tensor cores take eight tokens at once.
 constexpr int kRowsTogether = 8;
 
-/// One tile of an expert. Rows count from the expert's first.
+/// One tile of an expert. Rows are counted from the expert's first row.
 struct GroupedCell {
-  int row;     ///< the first
-  int rows;    ///< that the expert has here
+  int row;     ///< first row of the tile
+  int rows;    ///< rows that the expert has here
   int width;   ///< rows that are computed: a multiple of kRowsTogether
   int column;  ///< tile across the columns
 };
 
 /// How each expert's result is cut.
 struct GroupedTiles {
-  int most;     ///< rows of a tile, at most; a multiple of kRowsTogether
+  int most;     ///< the most rows of a tile; a multiple of kRowsTogether
   int columns;  ///< tiles across the columns of the result
-  int deep;     ///< tiles of rows that are walked under the same columns, so that both stay in L2
+  int deep;     ///< tiles of rows that are walked with the same columns, so that both stay in L2
 
-  /// Rows of each tile of an expert that has `rows` rows; its last tile may have fewer. Tiles have
-  /// about the same size, since narrow ones are slow.
+  /// Rows of each tile of an expert that has `rows` rows; its last tile may have fewer. All tiles
+  /// have about the same size, since narrow tiles are slow.
   [[nodiscard]] TILELACE_HD constexpr int width(int rows) const {
     const int fewest = (rows + most - 1) / most;
     if (fewest <= 1) return most;
@@ -39,7 +39,7 @@ struct GroupedTiles {
   [[nodiscard]] TILELACE_HD constexpr int tiles(int rows) const {
     return row_tiles(rows) * columns;
   }
-  /// The tile-th tile of an expert: `deep` tiles of rows at a time, all columns of them.
+  /// The tile-th tile of an expert. The order is `deep` tiles of rows at a time, with all columns.
   [[nodiscard]] TILELACE_HD constexpr GroupedCell cell(int rows, int tile) const {
     const int wide = width(rows);
     const int all = (rows + wide - 1) / wide;

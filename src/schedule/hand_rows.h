@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums after the GEMM of a gemm_rs, not by pulling (reduce_rows.h): partials are handed to
-// the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and workers
-// are those of ReduceRows in the form own_rows. The header of a call says that the partial is
-// there.
+// The sum after the GEMM of a gemm_rs, for ranks that do not pull (reduce_rows.h) but hand partials
+// to the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and workers
+// are those of ReduceRows in the form own_rows. A rank's header of a call says that its partial is
+// complete.
 //
 //   added   a rank adds its partial for a peer's rows to the peer's own one in the peer's slot,
 //           in the order of arrival
@@ -25,7 +25,7 @@ struct HandRows : ReduceRows {
   HandWay way = HandWay::copied;
 };
 
-/// The flag of a rank for a chunk that is here from peer `from` (added), or of its shard (ring).
+/// A rank's flag that says: a chunk from peer `from` (added), or of its shard (ring), has arrived.
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
 }
@@ -35,7 +35,7 @@ struct HandRows : ReduceRows {
 
 namespace detail {
 
-/// Sums and stores the own chunks; `before(c)` waits for the data that chunk c needs.
+/// Sums and stores the own chunks. `before(c)` waits for the data that chunk c needs.
 template <class Verbs, class Before>
 TILELACE_ROLE void finish_own(const ReduceRows& s, int worker, Verbs& v, const Before& before) {
   for (Index c = worker; c < s.chunks[s.rank]; c += s.workers) {
@@ -95,7 +95,7 @@ TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
     detail::finish_own(s, worker, v, [](Index) {});
 }
 
-/// The same where the way is not known beforehand.
+/// The same if the method is only known at run time.
 template <class Verbs>
 TILELACE_ROLE void run_hand_rows(const HandRows& s, int worker, Verbs& v) {
   switch (s.way) {

@@ -8,7 +8,7 @@
 namespace tilelace::schedule {
 
 using Index = std::int64_t;
-constexpr int kMaxGpuRanks = 8;  ///< per group: kernels support no more
+constexpr int kMaxGpuRanks = 8;  ///< the most ranks that kernels support
 
 TILELACE_HD constexpr Index ceil_div(Index a, Index b) { return (a + b - 1) / b; }
 TILELACE_HD constexpr Index min_of(Index a, Index b) { return a < b ? a : b; }

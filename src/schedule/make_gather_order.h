@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes what kernels of ag_gemm walk: the order of tiles, and this rank's sends.
+// Computes what kernels of ag_gemm follow: the order of tiles, and this rank's sends.
 #pragma once
 #include "schedule/ag_gemm.h"
 #include "schedule/gather_order.h"
@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Walks the first `apart` sections one after the other, the sections after them together.
+/// Makes walks: the first `apart` sections one after the other, the sections after them together.
 template <int kMost>
 constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   const int alone = apart < o.count ? apart : o.count;
@@ -17,10 +17,10 @@ constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   o.append(alone, o.count, 0, o.walk.cols);
 }
 
-/// Sections join as `joins` says; at most kMaxSections sections.
+/// Makes walks in which sections join as `joins` says. At most kMaxSections sections.
 template <int kMost>
 constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
-  int joined[kMost] = {};  // column
+  int joined[kMost] = {};  // at this column
   int rows = o.tile_rows[0];
   int tiles = 0;
   for (int s = 1; s < o.count; ++s) {
@@ -39,10 +39,10 @@ constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
 
 }  // namespace detail
 
-/// `walk` says how; by shard, its rows are ignored. `worker_rows`: rows of a worker's tile.
-/// `apart`: shards walked one after the other, own first; the others are walked together;
-/// 0: they join as `joins` says, or at once if it is empty. At most kMost ranks, m below
-/// 2^31.
+/// The order of tiles by shard. `walk`: how tiles are walked; its rows are ignored. `worker_rows`:
+/// rows of a worker's tile. `apart`: number of shards walked one after the other, the own first;
+/// the others are walked together. 0: shards join as `joins` says, or all at once if it is empty.
+/// At most kMost ranks, m below 2^31.
 template <int kMost = kMaxSections>
 constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrder& walk,
                                                  int worker_rows, bool whole, int apart = kMost,
@@ -68,8 +68,8 @@ constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrde
   return o;
 }
 
-/// A whole walk over several weights, each a section. `tiles[i]`: tiles of the i-th, along columns
-/// of the result; `on_rows`: those columns are the walk's rows.
+/// A whole walk over several weights, each a section. `tiles[i]`: tiles of the i-th weight along
+/// columns of the result. `on_rows`: the walk's rows are columns of the result.
 template <int kMost>
 constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weights, bool on_rows) {
   o.walks = 0;
@@ -80,7 +80,7 @@ constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weigh
   for (int w = 0; w < weights && !on_rows; ++w) o.append(w, w + 1, 0, tiles[w]);
 }
 
-/// `stage`: own rows go into the own slot, too.
+/// This rank's sends. `stage`: own rows are copied into the own slot, too.
 constexpr PushOrder make_push_order(const AgGemm& s, bool stage) {
   const RowRange own = s.split.shard(s.rank);
   PushOrder o;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes what kernels of gemm_rs walk.
+// Computes the order of tiles that kernels of gemm_rs follow.
 #pragma once
 #include "schedule/gemm_reduce_index.h"
 #include "schedule/reduce_order.h"
 
 namespace tilelace::schedule {
 
-/// `walk`: in what order tiles are walked, and their number of columns; `worker_rows`: rows of a
+/// `walk`: how tiles are walked, and how many columns of tiles there are. `worker_rows`: rows of a
 /// worker's tile. `together`: remote shards are walked together, not one after the other.
 template <int kMost = kMaxGpuRanks>
 constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const GemmOrder& walk,
@@ -26,7 +26,7 @@ constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const Gemm
   return o;
 }
 
-/// For an even number of ranks; `cta_rows`: rows of a CTA's tile.
+/// The order in pairs, for an even number of ranks. `cta_rows`: rows of a CTA's tile.
 constexpr PairOrder make_pair_order(const GemmReduce& s, const GemmOrder& walk, int cta_rows) {
   PairOrder o;
   static_cast<ReduceOrder&>(o) = make_reduce_order(s, walk, 2 * cta_rows);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes what kernels of gemm_ar walk.
+// Computes the order of tiles that kernels of gemm_ar follow.
 #pragma once
 #include "schedule/route.h"
 #include "schedule/rows.h"
@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Owner of the j-th section of a block: the other ranks, then this one.
+/// Owner of the j-th section of a block: first the other ranks, last this one.
 constexpr int owner_of(const ShareOrder& o, const Route& route, int j) {
   return j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
 }
@@ -43,7 +43,7 @@ constexpr void fill_stretches(ShareOrder& o) {
   const int steps = o.blocks * o.cols;
   int tile = 0;
   for (int step = 0; step < steps + o.lag;) {
-    // Up to the next step at which a block of remote or own tiles begins or ends.
+    // The stretch lasts until the next step at which a block of remote or own tiles begins or ends.
     int next = steps + o.lag;
     for (int b = 0; b <= o.blocks; ++b) {
       if (b * o.cols > step && b * o.cols < next) next = b * o.cols;
@@ -63,8 +63,8 @@ constexpr void fill_stretches(ShareOrder& o) {
 
 }  // namespace detail
 
-/// `block_rows`: per shard, in every block but the last; a multiple of worker_rows, the rows of a
-/// worker's tile. `lag`: at least 1. The shards' rows make at most kMaxShareBlocks blocks.
+/// `block_rows`: rows of a shard in every block but the last; a multiple of `worker_rows`, the rows
+/// of a worker's tile. `lag`: at least 1. A shard has at most kMaxShareBlocks blocks.
 constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route, int rank, int cols,
                                       int worker_rows, Index block_rows, int lag) {
   ShareOrder o;
@@ -79,8 +79,8 @@ constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route,
   return o;
 }
 
-/// Owners of columns: each has equally many of the `cols` columns of the result; if the ranks do
-/// not divide them, the last owners' last tiles extend beyond the end.
+/// The order if owners have columns: each owns the same number of the `cols` columns of the result.
+/// If the ranks do not divide `cols`, the last tiles of the last owners extend beyond the end.
 constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route, int rank,
                                                  int ranks, int cols, int worker_rows, int lag) {
   ShareOrder o;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The map of a mixture of experts: which row of a product belongs to which (token, slot).
 //
-// Rows are ordered by (expert, token, slot), without gaps between experts. So a map is a function
-// of the ids alone: ranks with the same ids and experts have the same map, whoever computes it. One
-// buffer of 32-bit words has all of it, in sections aligned to kMapSection words:
+// Rows are ordered by (expert, token, slot), without gaps between experts. So a map depends only on
+// the ids: ranks with the same ids and experts have the same map. A map is one buffer of 32-bit
+// words, in sections aligned to kMapSection words:
 //
 //   begins     [experts here + 1]  first row of each expert of this rank; last: rows in all
 //   row_of     [m * top_k]         the row of a (token, slot), or -1: nobody's or another rank's
@@ -21,8 +21,8 @@ namespace tilelace::schedule {
 /// Words that each section is aligned to.
 constexpr Index kMapSection = 32;
 
-/// What a map is made for, and where its sections are. This rank has the experts
-/// [first, first + here) of `experts` in all.
+/// The sizes of a map and the places of its sections. This rank has the experts [first, first +
+/// here) of `experts` in all.
 struct MoeMap {
   Index m = 0;
   Index top_k = 1;
@@ -45,11 +45,11 @@ struct MoeMap {
   /// Words of the whole buffer.
   [[nodiscard]] TILELACE_HD constexpr Index words() const { return weights() + aligned(pairs()); }
 
-  /// Whether an id may stand in a routing: an expert, or -1 for no choice.
+  /// Whether an id is valid in a routing: an expert, or -1 for no choice.
   [[nodiscard]] TILELACE_HD constexpr bool is_id(Index id) const {
     return id >= -1 && id < experts;
   }
-  /// This rank's number of an expert, or -1 where it has no row: -1, another rank's, or no id.
+  /// This rank's number for the expert `id`; -1 if it is -1, another rank's expert or no expert.
   [[nodiscard]] TILELACE_HD constexpr Index local(Index id) const {
     return id >= first && id < first + here && is_id(id) ? id - first : -1;
   }
@@ -60,22 +60,22 @@ struct MoeMap {
   }
 };
 
-/// Most (token, slot) pairs: rows and pairs + 1 are 32-bit words.
+/// The most (token, slot) pairs: rows and pairs + 1 must fit 32-bit words.
 constexpr Index kMaxMapPairs = 0x7ffffffe;
 
-/// The part of the hash that one id gives. The hash is the sum of all parts modulo 2^32, any order.
+/// What one id adds to the hash. The hash is the sum over all ids modulo 2^32, in any order.
 TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
   const auto bits = static_cast<std::uint64_t>(id);
   auto x = static_cast<std::uint32_t>(pair) * 0x9E3779B1U;
   x = (x ^ (x >> 15)) * 0x85EBCA77U;
   x ^= static_cast<std::uint32_t>(bits) ^ static_cast<std::uint32_t>(bits >> 32);
-  x = (x ^ (x >> 16)) * 0x85EBCA6BU;  // the last mix of MurmurHash3
+  x = (x ^ (x >> 16)) * 0x85EBCA6BU;  // the final mix of MurmurHash3
   x = (x ^ (x >> 13)) * 0xC2B2AE35U;
   return x ^ (x >> 16);
 }
 
-/// The map of the ids [m, top_k], one after the other: what every other maker of maps must equal,
-/// word by word, within the sections. Weights are not touched.
+/// Makes the map of the ids [m, top_k], one pair after the other. All other makers of maps must
+/// give the same words in the sections. The weights are not written.
 template <class Id>
 TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int32_t* map) {
   std::int32_t* begins = map + MoeMap::begins();
@@ -92,7 +92,7 @@ TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int
   }
   for (Index e = 0; e < s.here; ++e) begins[e + 1] += begins[e];
   for (Index i = begins[s.here]; i < s.pairs(); ++i) source_of[i] = -1;
-  // Each expert's begin counts its rows up to the next one's, and is put back after.
+  // Each expert's begin serves as a counter and so moves to the next one's; it is restored below.
   for (Index i = 0; i < s.pairs(); ++i) {
     const Index e = s.local(static_cast<Index>(ids[i]));
     row_of[i] = e < 0 ? -1 : begins[e]++;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sends of an ag_gemm with transport `store` as a GEMM kernel makes them: run_sends and
-// run_stage computed beforehand. A piece is one chunk of the own shard for one rank.
+// The sends of an ag_gemm with transport `store`, for a GEMM kernel: run_sends and run_stage
+// computed beforehand. A piece is one chunk of the own shard, for one rank.
 #pragma once
 #include "schedule/index.h"
 
@@ -8,14 +8,14 @@ namespace tilelace::schedule {
 
 struct PushOrder {
   int rank = 0, ranks = 1;
-  int targets = 0;  ///< of a chunk: the peers, and this rank if it stages its own rows
+  int targets = 0;  ///< receivers of a chunk: peers, and this rank if it stages
   int pieces = 0;
-  int first_flag = 0;      ///< of the own chunks, on every rank
+  int first_flag = 0;      ///< flag of the first own chunk, on every rank
   std::int64_t begin = 0;  ///< first own row ...
-  std::int64_t rows = 0;   ///< and how many
+  std::int64_t rows = 0;   ///< and number of own rows
   std::int64_t chunk_rows = 1;
 
-  /// Worker w's share. Verbs: push(peer, range of own rows), signal(peer, flag).
+  /// Makes worker w's share of the sends. Verbs: push(peer, range of own rows), signal(peer, flag).
   template <class Verbs>
   TILELACE_ROLE void run(int worker, int workers, Verbs& v) const {
     for (int i = worker; i < pieces; i += workers) {

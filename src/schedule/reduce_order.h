@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // A gemm_rs in the order of a GEMM kernel: GemmReduce's shards and flags with transport `store`,
-// computed beforehand as 32-bit numbers. A section is one shard; the own one comes last.
+// computed beforehand as 32-bit numbers. Each section is a shard; the own one comes last.
 #pragma once
 #include "schedule/section_order.h"
 
 namespace tilelace::schedule {
 
-/// kMost: the most ranks. Kernels have ReduceOrder; hosts run more ranks.
+/// kMost: the most ranks. Kernels use ReduceOrder; CPU ranks may be more.
 template <int kMost>
 struct ReduceOrderOf : SectionOrder<kMost> {
   int rank = 0, ranks = 1;
-  int max_tiles = 1;  ///< of a section
+  int max_tiles = 1;  ///< the most tiles of a section
   OwnedRows section[kMost];
 
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
 
-  /// Whether tile t is an own one; the own section is walked separately.
+  /// Whether tile t is in the own section, which is walked separately.
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     const int last = this->walks - 1;
     return t >= this->first_tile[last] && own(this->first_section[last]);
   }
 
-  /// Number of a partial among all that its owner receives: from `source`, for a tile of section s.
+  /// Number of the partial from `source` for a tile of section s among all that an owner receives.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return source * max_tiles + c.col * this->tile_rows[c.section] + c.row;
   }
@@ -32,14 +32,14 @@ struct ReduceOrderOf : SectionOrder<kMost> {
 
 using ReduceOrder = ReduceOrderOf<kMaxGpuRanks>;
 
-/// Shards in pairs, for few rows: each CTA of a cluster of two, one below the other, computes a
-/// tile of one of the two shards, so that they share the weight's columns. All shards have equally
-/// many tiles; the own one is the second of the last pair.
+/// Shards in pairs, for few rows. A cluster is two CTAs, one below the other; each computes a tile
+/// of one of the pair's shards, so that they share the weight's columns. All shards have equally
+/// many tiles; the own shard is the second of the last pair.
 struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
-  int rows = 1;  ///< of CTAs' tiles in a shard
+  int rows = 1;  ///< rows of CTAs' tiles in a shard
 
-  /// The tile that the t-th cluster has in the first shard of its pair.
+  /// The tile of the t-th cluster in the first shard of its pair.
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const int w = t >= first_tile[1] ? walks - 1 : 0;
     GemmOrder o = walk;
@@ -57,11 +57,11 @@ struct PairOrder : ReduceOrder {
     c.row >>= 1;
     return row;
   }
-  /// Whether the pair's second tile is an own one.
+  /// Whether the second tile of the pair is in the own shard.
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     return t >= first_tile[walks - 1];
   }
-  /// Whether section s is the first of a pair whose second is the own one.
+  /// Whether section s is the first of the pair whose second is the own shard.
   [[nodiscard]] TILELACE_HD constexpr bool beside_own(int s) const { return s + 2 == count; }
 };
 

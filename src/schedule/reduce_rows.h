@@ -18,12 +18,12 @@
 
 namespace tilelace::schedule {
 
-/// The most chunks of a shard: a slot has flags for them.
+/// The most chunks of a shard that a slot has flags for.
 constexpr Index kMaxSumChunks = 1024;
-/// Units of a row that stay together where a chunk is less than a row.
+/// Units of a row that stay together if a chunk is less than a row.
 constexpr Index kWideUnits = 512;
 
-/// Units of one owner's rows.
+/// Some units of one owner's rows.
 struct SumChunk {
   int owner = 0;
   Index index = 0;
@@ -35,15 +35,15 @@ struct ReduceRows {
   int workers = 1;
   bool share = false;
   Index chunk_units = 1;
-  Index max_chunks = 0;          ///< of any rank
-  RowRange rows[kMaxGpuRanks];   ///< summed by each rank, in units
-  Index chunks[kMaxGpuRanks]{};  ///< of each rank's rows
+  Index max_chunks = 0;          ///< the most chunks of any rank
+  RowRange rows[kMaxGpuRanks];   ///< range that each rank sums, in units
+  Index chunks[kMaxGpuRanks]{};  ///< number of chunks of each rank
 
   [[nodiscard]] TILELACE_HD constexpr SumChunk chunk(int owner, Index i) const {
     const Index begin = rows[owner].begin + i * chunk_units;
     return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
   }
-  /// The flag on a rank, where rows are shared, that says: the owner's sum of this chunk is here.
+  /// If rows are shared: the flag on a rank that says that the owner's sum of a chunk has arrived.
   [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
     return owner * max_chunks + i;
   }
@@ -54,7 +54,7 @@ struct ReduceRows {
 
 enum class SumForm : std::uint8_t { own_rows, all_rows, shared_rows };
 
-/// Which rank sums which rows. `row_units`: units per row.
+/// Sets which rank sums which rows. `row_units`: units per row.
 constexpr void set_rows(ReduceRows& s, const RowSplit& split, int rank, SumForm form,
                         Index row_units) {
   s.rank = rank;
@@ -66,7 +66,7 @@ constexpr void set_rows(ReduceRows& s, const RowSplit& split, int rank, SumForm 
   }
 }
 
-/// At most kMaxSumChunks chunks. Workers without a chunk are dropped.
+/// Cuts the rows into at most kMaxSumChunks chunks. Workers without a chunk are dropped.
 constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   Index most = 0;
   for (int r = 0; r < s.ranks; ++r) most = max_of(most, s.rows[r].size());
@@ -76,7 +76,7 @@ constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   s.workers = static_cast<int>(max_of(1, min_of(workers, s.max_chunks)));
 }
 
-/// A chunk is `chunk_rows` rows; if that is one row, an even part of a wide one.
+/// A chunk is `chunk_rows` rows; if that is 1, a chunk of a wide row is an even part of it.
 constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm form,
                                       Index row_units, Index chunk_rows, int workers) {
   ReduceRows s;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The path of each shard between ranks. For each root rank a route is a tree over all ranks: an
-// all-gather sends the root's shard down the tree, a reduce-scatter sends partial sums for it up
-// the same tree.
+// The path of each shard between ranks. A route has, for each root rank, a tree of all ranks. An
+// all-gather sends the root's shard down the tree; a reduce-scatter sends partials for that shard
+// up the same tree.
 #pragma once
 #include <cstdint>
 
@@ -36,7 +36,7 @@ struct Route {
     return node(rank) != node(root) && lane(rank) == lane(root) ? local - 1 : 0;
   }
 
-  /// The i-th rank that `rank` sends root's shard to, cyclically from the next: remote nodes first.
+  /// The i-th rank that `rank` sends root's shard to: remote nodes first, beginning after `rank`.
   [[nodiscard]] TILELACE_HD constexpr int child(int root, int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     const int remote = rank == root ? nodes() - 1 : 0;
@@ -44,14 +44,14 @@ struct Route {
     return node(rank) * local + wrap(lane(rank) + 1 + i - remote, local);
   }
 
-  /// The i-th shard that `rank` computes in an all-gather: own first, then in order of arrival.
+  /// The i-th shard that `rank` computes in an all-gather: its own, then in order of arrival.
   [[nodiscard]] TILELACE_HD constexpr int gather_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank - i, ranks);
     return wrap(node(rank) - i / local, nodes()) * local + wrap(lane(rank) - i % local, local);
   }
 
-  /// The i-th shard that `rank` computes in a reduce-scatter: remote nodes first, own last. At any
-  /// time each rank of a mesh sends to one peer and receives from one.
+  /// The i-th shard that `rank` computes in a reduce-scatter: remote nodes' first, its own last. At
+  /// any time each rank of a mesh sends to one peer and receives from one.
   [[nodiscard]] TILELACE_HD constexpr int reduce_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     return wrap(node(rank) + 1 + i / local, nodes()) * local +

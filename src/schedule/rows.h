@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rows are cut: into shards (a rank's part), bands (a row of tiles) and chunks (a transfer).
+// How rows are cut: into shards (one per rank), bands (one row of tiles) and chunks (one transfer).
 #pragma once
 #include "schedule/index.h"
 
@@ -18,7 +18,7 @@ TILELACE_HD constexpr RowRange intersect(RowRange a, RowRange b) {
   return r.end > r.begin ? r : RowRange{r.begin, r.begin};
 }
 
-/// m rows over ranks: as listed (ranks + 1 borders), or evenly with the remainder first.
+/// m rows split over ranks: at ranks + 1 listed borders, or evenly with the remainder first.
 struct RowSplit {
   Index m = 0;
   int ranks = 1;
@@ -53,8 +53,8 @@ TILELACE_HD constexpr RowRange straddling_band(const RowSplit& split, int tile_m
 }
 
 /// The bands of one shard. On a local grid they start at the shard's first row. On a global grid
-/// (straddling tiles) they start at multiples of tile_m, so the first and the last band of a shard
-/// may be parts of tiles that other shards share.
+/// (straddling tiles) they start at multiples of tile_m, so a shard's first and last band may be
+/// parts of tiles that other shards share.
 struct Bands {
   RowRange shard;
   Index m = 0;  ///< rows of all shards together
@@ -72,7 +72,7 @@ struct Bands {
     const Index begin = origin() + j * tile_m;
     return intersect({begin, begin + tile_m}, shard);
   }
-  /// The band that holds this row of the shard.
+  /// The band that contains this row of the shard.
   [[nodiscard]] TILELACE_HD constexpr Index band_of(Index row) const {
     return (row - origin()) / tile_m;
   }
@@ -85,7 +85,7 @@ struct Bands {
   }
 };
 
-/// Chunks of one shard: chunk_rows rows each, the last one what is left.
+/// Chunks of one shard: chunk_rows rows each; the last one has the rest.
 struct Chunks {
   RowRange shard;
   Index chunk_rows = 1;
@@ -102,8 +102,8 @@ struct Chunks {
   }
 };
 
-/// Walks bands x columns in groups of bands, columns outermost in a group, so that a column panel
-/// of the weight is used by several bands while it is in cache.
+/// Walks bands x columns in groups of bands. Columns are outermost in a group, so that several
+/// bands use a column panel of the weight while it is in cache.
 struct Raster {
   Index bands = 0;
   Index cols = 1;

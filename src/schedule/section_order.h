@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles in sections: rows with their own tiles, which begin at the section's first row. Consecutive
-// sections may be walked together as one; each separate walk reads the whole weight once more.
-// Computed on the host as 32-bit numbers.
+// Tiles in sections. A section is some rows with tiles of their own, which begin at the section's
+// first row. Consecutive sections may be walked together; each further walk reads the weight once
+// more. Computed on the host as 32-bit numbers.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -16,7 +16,7 @@ struct OwnedRows {
 
 template <int kMost>
 struct SectionOrder {
-  GemmOrder walk;  ///< of sections walked together; its rows are replaced by theirs
+  GemmOrder walk;  ///< how each walk goes; its rows are replaced by the walk's
   int count = 0;
   int tile_rows[kMost] = {};  ///< rows of tiles in each section
   int walks = 0;
@@ -40,7 +40,7 @@ struct SectionOrder {
     return c;
   }
 
-  /// Adds a section of this many rows of tiles, walked with the one before it or apart.
+  /// Adds a section of `rows` rows of tiles, walked with the one before it or (`apart`) separately.
   constexpr void append(int rows, bool apart) {
     if (apart || count == 0) {
       first_section[walks] = count;

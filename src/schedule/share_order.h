@@ -2,8 +2,8 @@
 // A fused gemm_ar in the order of a GEMM kernel. Every shard is cut into the same number of blocks;
 // the blocks of all shards follow each other, column by column. A step is one column of one block:
 // its remote tiles, then the own tiles of the column `lag` steps earlier. By then the peers' terms
-// for those have arrived. Sends to all ranks are spread over the whole call, and few are left when
-// the last GEMM tile ends. Computed on the host as 32-bit numbers.
+// for these own tiles have arrived. Sends to all ranks are spread over the whole call, and few
+// remain when the last GEMM tile ends. Computed on the host as 32-bit numbers.
 //
 // If shards would have fewer rows than a tile, every owner has some columns of all rows instead:
 // one block, whose steps are a column of each owner.
@@ -19,23 +19,23 @@ namespace tilelace::schedule {
 constexpr int kMaxShareBlocks = 8;
 constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 
-/// Steps with equally many tiles.
+/// Consecutive steps with equally many tiles.
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
-  int block = 0, own_block = 0;   ///< of remote and of own tiles
-  int remote_rows = 0, rows = 0;  ///< of tiles per step: remote ones, all
+  int block = 0, own_block = 0;   ///< block of the remote and of the own tiles
+  int remote_rows = 0, rows = 0;  ///< tiles per step: remote ones, all
 };
 
 struct ShareOrder {
   static constexpr bool kInRounds = true;
   int rank = 0, ranks = 1, blocks = 1;
   int cols = 1;                          ///< columns of tiles of a shard
-  int owner_cols = 0;                    ///< the same if owners have columns of all rows; else 0
-  int lag = 0;                           ///< steps
+  int owner_cols = 0;                    ///< columns of tiles of an owner of columns; else 0
+  int lag = 0;                           ///< own tiles follow after this many steps
   int own_begin = 0;                     ///< first row of the own shard
-  int max_tiles = 1;                     ///< of a section
-  int count = 0;                         ///< sections
-  OwnedRows section[kMaxShareSections];  ///< of a block: remote ones, then the own
+  int max_tiles = 1;                     ///< the most tiles of a section
+  int count = 0;                         ///< number of sections
+  OwnedRows section[kMaxShareSections];  ///< sections of each block: remote ones, then the own
   int tile_rows[kMaxShareSections] = {};
   int stretches = 0;
   ShareStretch stretch[2 * kMaxShareBlocks + 3];
@@ -45,7 +45,7 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
-  /// Column of tiles of the result at which a section's columns begin.
+  /// The column of tiles, in the result, at which a section's columns begin.
   [[nodiscard]] TILELACE_HD constexpr int first_col(int s) const {
     return section[s].owner * owner_cols;
   }
@@ -64,7 +64,7 @@ struct ShareOrder {
       while (row >= tile_rows[s]) row -= tile_rows[s++];
     }
     const int col = at.first_step + step - (mine ? lag : 0) - block * cols;
-    // Back and forth: the weights of the last block are still in cache.
+    // Back and forth, since the last block's weights are still in cache.
     return {row, walked(block, col), s};
   }
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
@@ -72,8 +72,8 @@ struct ShareOrder {
     return (t - at.first_tile) % at.rows >= at.remote_rows;
   }
 
-  /// Number of a partial among all that its owner receives: from `source`, for a tile of section s.
-  /// Also of a finished tile among all that a rank receives: from its owner.
+  /// Number of the partial from `source` for a tile of section s, among all that its owner
+  /// receives. Also numbers a finished tile (`source`: its owner) among all that a rank receives.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return first_partial(source, c.section) + c.col * tile_rows[c.section] + c.row;
   }
@@ -85,7 +85,7 @@ struct ShareOrder {
   }
 
  private:
-  /// Columns of odd blocks are walked from the last one.
+  /// Odd blocks are walked from the last column to the first.
   [[nodiscard]] TILELACE_HD constexpr int walked(int block, int col) const {
     return (block & 1) != 0 ? cols - 1 - col : col;
   }

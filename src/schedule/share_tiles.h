@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished tiles of a fused gemm_ar (share_order.h) on their way to all ranks, through the peers'
-// slots: the owner of a tile stores it there and raises its flag.
+// How finished tiles of a fused gemm_ar (share_order.h) get to all ranks: the owner of a tile
+// stores it in the slot of every peer and raises its flag there.
 //
 //   collect  after the GEMM: a peer's tile goes from the slot to the caller once its flag is
 //            raised
 //
-// No deadlock: the GEMM only waits for terms, and collecting waits for the peers' GEMMs. So all
-// workers of a GEMM must run at once, and collecting comes last.
+// No deadlock: the GEMM only waits for terms, and collecting only waits for the peers' GEMMs. So
+// all workers of a GEMM must run at the same time, and collecting comes last.
 #pragma once
 #include "schedule/make_share_order.h"
 #include "schedule/shared_parts.h"
@@ -14,8 +14,8 @@
 
 namespace tilelace::schedule {
 
-/// One rank's call for the checker and CPU ranks: a tile is `tile_m` rows of one column, and one
-/// part. Some actors run the GEMM, the others collect; a single one does both.
+/// One rank's call, for the checker and CPU ranks. Here a tile is `tile_m` rows of one column and
+/// has one part. Some actors run the GEMM, the others collect; a single one does both.
 struct SharedTiles {
   RowSplit split;
   int tile_m = 1;
@@ -29,7 +29,7 @@ struct SharedTiles {
     return work.order.owner_cols > 0 ? RowRange{0, split.m} : split.shard(rank);
   }
   [[nodiscard]] static constexpr int products(int actors) { return actors > 1 ? actors / 2 : 1; }
-  /// The flag on the own rank that says: this worker's GEMM is over.
+  /// The flag on the own rank that says that this worker's GEMM has ended.
   [[nodiscard]] constexpr int over(int worker) const { return flags.end(work.order) + worker; }
   [[nodiscard]] constexpr int num_flags() const { return over(work.workers); }
 };
@@ -43,12 +43,12 @@ constexpr SharedTiles make_shared_tiles(const RowSplit& split, const ShareOrder&
 
 struct ShareTile {
   int owner = 0, block = 0;
-  int index = 0;  ///< among the tiles that its owner finishes
+  int index = 0;  ///< number among the tiles that its owner finishes
   RowRange rows;
   int col = 0;
 };
 
-/// The loops of an actor of SharedTiles in terms of verbs.h.
+/// The loops of an actor of SharedTiles, by the verbs of verbs.h.
 template <class Verbs>
 class ShareVerbs {
  public:
@@ -67,8 +67,8 @@ class ShareVerbs {
   void multiply(GemmSegment s) { v_.compute(tile(o_.cell(s.tile))); }
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
-  /// Peers are told of a stored tile after the next tile's GEMM, so that nobody waits for the
-  /// stores.
+  /// Peers are told of a stored tile only after the next tile's GEMM, so that no worker waits for
+  /// its stores.
   void store(GemmCell c) {
     tell();
     admit();

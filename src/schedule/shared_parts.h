@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finished tiles of a fused gemm_ar on the other ranks: their flags, their places, and how they get
-// to the caller.
+// Finished tiles of a fused gemm_ar that arrive from other ranks: their flags, their places, and
+// how they are copied to the caller.
 #pragma once
 #include "schedule/share_order.h"
 
 namespace tilelace::schedule {
 
-/// Flags of a rank. A tile has `parts` flags, one for each group of threads that computes a part of
-/// a worker's tile.
+/// Flags of a rank. A worker's tile has `parts` flags: one for each group of threads that computes
+/// a part of it.
 struct ShareFlags {
   int parts = 1;
-  int first_shared = 0;  ///< of peers' finished tiles
+  int first_shared = 0;  ///< first flag of peers' finished tiles
 
   [[nodiscard]] TILELACE_HD constexpr int shared(const ShareOrder& o, int owner, GemmCell c) const {
     return first_shared + o.partial(owner, c) * parts;
@@ -20,14 +20,14 @@ struct ShareFlags {
   }
 };
 
-/// The part that one group of threads of a peer's worker finished, and the flag that announces it.
+/// A part that a group of threads of a peer's worker finished, and the flag that announces it.
 struct SharedPart {
   int flag = -1;  ///< -1: there is none
   int owner = 0, part = 0;
   GemmCell cell{0, 0, 0};
 };
 
-/// The i-th part of all that peers finish; flag -1: there are fewer.
+/// The i-th part among all that peers finish; flag -1: there are fewer parts.
 [[nodiscard]] TILELACE_HD constexpr SharedPart shared_part(const ShareOrder& o,
                                                            const ShareFlags& flags, int i) {
   for (int s = 0; s < o.count; ++s) {
@@ -48,14 +48,14 @@ struct SharedPart {
   return {};
 }
 
-/// How the parts of a worker's tile lie: a CTA's parts below each other, CTAs column by column.
+/// Where the parts of a worker's tile are: a CTA's parts below each other, CTAs column by column.
 struct PartShape {
   int cluster_rows = 1, cluster_cols = 1;
   int groups = 1;          ///< parts of a CTA
-  int rows = 1, cols = 1;  ///< of a part
+  int rows = 1, cols = 1;  ///< extents of a part
 };
 
-/// Where a part lies in a result of `columns`; clipped at the result's end.
+/// Where a part is in a result of `columns` columns; clipped at the result's end.
 struct PartPlace {
   int row = 0, rows = 0, col = 0, cols = 0;
 };
@@ -75,8 +75,8 @@ struct PartPlace {
   return at;
 }
 
-/// Role collect, worker w of `workers`. Verbs: wait_for(part): waits for its flag; deliver(part):
-/// from the slot to the user.
+/// Role collect, worker w of `workers`. Verbs: wait_for(part) waits for its flag; deliver(part)
+/// copies it from the slot to the user.
 template <class Verbs>
 TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,
                                int workers, Verbs& v) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fused gemm_ar in which every rank keeps its partials, and whole tiles are summed by the switch
 // (transport `multimem`) or by warps that read from all ranks (transport `pull`). All ranks walk
-// the tiles of the whole result [m, n]. A finished tile goes, rounded, into the own slot, and every
-// rank is told; once all ranks have given a tile, it is summed in pieces of 16 bytes.
+// the tiles of the whole result [m, n]. A rank rounds a finished tile, stores it in its own slot
+// and tells every rank. Once all ranks have given a tile, it is summed in pieces of 16 bytes.
 //
 // One-shot: every rank sums all pieces for itself. Two-shot: it sums an equal share of them, stores
 // those sums at all ranks and tells every rank again.
 //
 // Two counts per part of a tile, `given` and `summed`; a part is what one CTA of a worker computes.
-// Giving and summing add one to them at every rank. One count for both would be wrong: a rank that
-// has seen all partials may count its sums at a peer before another rank's partial is counted
-// there. Counts are never reset: a rank knows how often each was used; one-shot calls only use
-// `given`.
+// Giving and summing add one to these counts at every rank. A single count for both would be wrong:
+// a rank that has seen all partials may count its sums at a peer before another rank's partial is
+// counted there. Counts are never reset: a rank knows how often each was used; one-shot calls only
+// use `given`.
 //
 // No deadlock: the GEMM waits for nothing, sums of a tile wait for the GEMMs of the same tile, and
 // the end of a tile waits for sums of the same tile.
@@ -21,12 +21,12 @@
 
 namespace tilelace::schedule {
 
-/// Counts of a part, among those of the call.
+/// Index of a part's count among the counts of the call.
 [[nodiscard]] TILELACE_HD constexpr int given_count(int part) { return 2 * part; }
 [[nodiscard]] TILELACE_HD constexpr int summed_count(int part) { return 2 * part + 1; }
 [[nodiscard]] TILELACE_HD constexpr int num_counts(int parts) { return 2 * parts; }
 
-/// Which of a part's pieces a rank sums in two-shot.
+/// The pieces of a part that a rank sums in two-shot.
 struct PieceRange {
   int begin = 0, end = 0;
 };
@@ -35,17 +35,17 @@ struct PieceRange {
   return {border(rank), border(rank + 1)};
 }
 
-/// Whether this is the last tile of the group that multiplies it. That group then sums the tile
-/// itself, since the end of the call waits for it. `lanes`: groups that take turns.
+/// Whether this is the last tile that its group multiplies. The group then sums the tile itself,
+/// since the end of the call waits for it. `lanes`: number of groups that take turns.
 template <class Work>
 [[nodiscard]] TILELACE_HD constexpr bool sums_itself(const Work& work, int tile, int lanes) {
   return tile + lanes * work.workers >= work.order.tiles();
 }
 
-/// Role math of the worker's `lane`-th of `lanes` warpgroups in turns; whole tiles only. Verbs:
-/// skip(segment), multiply(segment) as in run_gemm_math; give(cell) stores the accumulator in the
-/// own slot; admit(); tell_given(tile) once it is stored, while the other group multiplies. Returns
-/// the last tile, for sum_last; -1: none.
+/// Role math of the `lane`-th of a worker's `lanes` warpgroups, which take turns; whole tiles only.
+/// Verbs: skip(segment), multiply(segment) as in run_gemm_math; give(cell) stores the accumulator
+/// in the own slot; admit(); tell_given(tile) once it is stored, while the other group multiplies.
+/// Returns the last tile, for sum_last; -1: none.
 template <class Work, class Verbs>
 TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -102,7 +102,7 @@ TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verb
   }
 }
 
-/// The same for the last tile of a group that multiplied, by that group.
+/// The same for the last tile of a group that multiplies, done by that group.
 template <class Work, class Verbs>
 TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   if (tile < 0) return;
@@ -111,15 +111,15 @@ TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   detail::end_tile(work, tile, v);
 }
 
-/// One rank's whole call, where a tile is `tile_m` rows of one column of tiles, for the checker. A
-/// row is a piece.
+/// One rank's whole call, for the checker. Here a tile is `tile_m` rows of one column of tiles, and
+/// a row is a piece.
 struct TileSums {
   int rank = 0, ranks = 1;
-  int actors = 1;  ///< that play the roles of all workers
+  int actors = 1;  ///< actors, which play the roles of all workers
   Index m = 0;
   int tile_m = 1;
   bool one_shot = false;
-  bool direct = false;  ///< two-shot: sums go directly to the peers' results
+  bool direct = false;  ///< two-shot: sums are stored directly in the peers' results
   GemmWork work;
 
   [[nodiscard]] constexpr int tiles() const { return work.order.tiles(); }
@@ -135,7 +135,7 @@ struct TileSums {
   }
 };
 
-/// `order`: with as many rows of tiles as m has.
+/// `order` must have as many rows of tiles as m does.
 constexpr TileSums make_tile_sums(const RowSplit& split, int rank, int tile_m,
                                   const GemmOrder& order, int workers) {
   TileSums s;

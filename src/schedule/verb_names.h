@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verbs of schedule/verbs.h as values, to keep the steps of a role in lists.
+// The verbs of schedule/verbs.h as values, so that the steps of a role can be kept in lists.
 #pragma once
 #include <cstdint>
 
@@ -30,7 +30,7 @@ enum class Verb : std::uint8_t {
   take_line
 };
 
-/// Whether bytes go from one rank to another.
+/// Whether the verb moves bytes from one rank to another.
 constexpr bool is_transfer(Verb verb) {
   switch (verb) {
     case Verb::push:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What role loops need from a backend. CPU ranks, the checker and the simulator run all of them;
-// GPU kernels and the copy-engine loop run those of their ops. Contracts:
+// The verbs that role loops need from a backend. CPU ranks, the checker and the simulator have all
+// of them; GPU kernels and the copy-engine loop have those of their ops. Contracts:
 //
 //   signal(peer, flag)   release: everything this actor did before is visible to whoever waits for
 //                        the flag at `peer` (peer may be the own rank). One writer a flag. No wait.
@@ -28,7 +28,7 @@
 
 namespace tilelace::schedule {
 
-/// Tells every peer that this rank has entered the call. Ranks without rows do it too: peers may
+/// Tells every peer that this rank has entered the call. Ranks without rows do so, too: peers may
 /// only send the next call's data once they have this header.
 template <class Verbs>
 TILELACE_ROLE void signal_headers(int ranks, int rank, Verbs& v) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over tiles, one after the other.
+// Walks over tiles, one after the other: finds the walk that has a tile.
 #pragma once
 #include "schedule/index.h"
 
 namespace tilelace::schedule {
 
-/// Up to this many walks, as kernels have them, a tile's walk is searched for one by one.
+/// Up to this many walks, which is enough for kernels, a tile's walk is searched linearly.
 constexpr int kFewWalks = 8;
 
-/// The walk that has tile t, by bisection, on the host. `first_tile(walks)`: the number of tiles.
+/// The walk that has tile t, by bisection on the host. first_tile(walks) is the number of tiles.
 template <class First>
 constexpr int walk_of(int walks, int t, First first_tile) {
   int w = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symmetric memory for tensors of the package; each buffer has a number.
+// Symmetric memory for tensors of the Python package. Each buffer has a number.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace tilelace::torch_binding {
 
-/// Number and address of zeroed memory of this rank that peers reach. Collective over the group's
-/// ranks, with the same size. Errors: as SymmetricBuffer.
+/// Allocates zeroed memory that peers can reach; returns its number and its address on this rank.
+/// Collective over the group's ranks, with the same size. Errors: as SymmetricBuffer.
 std::vector<int64_t> make_buffer(std::string group, std::string device, int64_t bytes);
 
-/// Frees the buffer; work on it must be done. Local. Does nothing for an unknown number, or in a
-/// process that was forked from the owner.
+/// Frees the buffer; work on it must have finished. Local. Does nothing for an unknown number, or
+/// in a process that was forked from the owner.
 void drop_buffer(int64_t number);
 
 }  // namespace tilelace::torch_binding

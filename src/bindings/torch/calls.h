@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops on torch's tensors: checks, layout in, the call, layout out.
+// The ops on torch's tensors. Each checks its tensors, lays inputs out, makes the call and lays
+// results out.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,23 +24,23 @@ struct OpCall {
   int64_t dim = 0;
   std::string activation = "none";
   bool return_gathered = false;
-  /// Sizes of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
-  /// equal sizes for a gather, remainder first for a scatter.
+  /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
+  /// equal sizes for a gather, an even split with the remainder first for a scatter.
   Sizes sizes = {};
   std::optional<Tensor> like =
-      {};  ///< gathers, instead of `sizes`: like.size(dim), split remainder first
-  std::optional<Tensors> out = {};  ///< where results go
+      {};  ///< gathers, instead of `sizes`: like.size(dim) is split evenly, remainder first
+  std::optional<Tensors> out = {};  ///< tensors that receive the results
   std::optional<Tensor> gathered = {};
-  std::optional<Tensor> residual = {};  ///< sums: shaped as the result, added to it
+  std::optional<Tensor> residual = {};  ///< sums: shaped as the result, to which it is added
 };
 
 struct OpResults {
-  std::optional<Tensor> gathered;  ///< where the gathered operand goes
+  std::optional<Tensor> gathered;  ///< the gathered operand, if asked for
   Tensors outs;
 };
 OpResults call(const OpCall& call);
-/// The collective alone, without the product: `gathered` is x of all ranks, or this rank's part of
-/// the sum of x.
+/// The op's collective alone, without the GEMM. Returns x of all ranks, or this rank's part of the
+/// sum of x.
 Tensor collective(const OpCall& call);
 
 }  // namespace tilelace::torch_binding

@@ -19,7 +19,7 @@ struct OpEntry {
 };
 
 constexpr const char* kSizes = "SymInt[]? sizes=None";
-// `after` only orders, in a graph, calls that write their arguments; it is never read.
+// `after` is never read. In a graph it orders calls that write their arguments.
 constexpr const char* kAfter = ", Tensor? after=None) -> ()";
 
 /// Whether this is the name of a collective (kCollectives).
@@ -27,7 +27,8 @@ bool is_collective(std::string_view name);
 
 std::vector<OpEntry> collective_ops();
 
-/// Names of these calls, and of those of mixtures of experts, which wait in collectives too.
+/// Names of the collectives' calls, and of the calls of mixtures of experts, which contain
+/// collectives.
 std::vector<std::string> collective_names();
 
 }  // namespace tilelace::torch_binding

@@ -15,17 +15,17 @@ struct CollectiveCall {
   Tensor x;
   std::string group;
   std::string reduction = "sum";
-  int64_t dim = 0;  ///< gathered or scattered dimension; all_to_all: the first
-  /// Sizes of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
-  /// equal sizes for a gather, remainder first for a scatter.
+  int64_t dim = 0;  ///< the dimension that is gathered or scattered; all_to_all: the first
+  /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
+  /// equal sizes for a gather, an even split with the remainder first for a scatter.
   Sizes sizes = {};
-  /// Gathers, instead of `sizes`: like.size(dim), split remainder first.
+  /// Gathers, instead of `sizes`: like.size(dim) is split evenly, remainder first.
   std::optional<Tensor> like = {};
-  Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal
+  Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal parts
   std::optional<Tensor> out = {};
 };
 
-/// Returns the result; it is `out` if given.
+/// Returns the result: `out` if that is given, else a new tensor.
 Tensor collect(const CollectiveCall& call);
 
 }  // namespace tilelace::torch_binding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicators behind torch's groups, by the group's name and the device of the tensors.
+// The communicators of torch's groups, found by the group's name and the tensors' device.
 #pragma once
 #include <sys/types.h>
 
@@ -28,24 +28,25 @@ class Member {
 
   [[nodiscard]] Communicator& communicator() { return communicator_; }
   [[nodiscard]] Device device() const { return device_; }
-  /// Index of its GPU; -1: CPU ranks.
+  /// Index of this rank's GPU; -1: CPU ranks.
   [[nodiscard]] int device_index() const { return device_index_; }
   /// The plan options that the group joined with for this op; empty: the planner chooses.
   [[nodiscard]] PlanOptions choices_of(Op op) const;
-  /// Prepared problems, newest last; of problems that differ only in m, the largest.
+  /// Prepared problems, the newest last. Of problems that differ only in m, it has the one with the
+  /// largest m.
   [[nodiscard]] std::vector<Preparation> prepared() const;
 
-  /// Prepares this problem unless that was done, with room for more rows. What is prepared follows
-  /// from the calls alone, so ranks in the same call do this together. Collective where the problem
-  /// is new.
+  /// Prepares this problem, with room for more rows, unless it is prepared already. What is
+  /// prepared depends only on the calls made so far, so all ranks prepare in the same call.
+  /// Collective if the problem is new.
   void make_room(const Problem& problem, const PlanOptions& options);
-  /// The same for a mixture of experts, whose m is the most tokens of its calls.
+  /// The same for a mixture of experts; its m is the most tokens that calls have.
   void make_room(const MoeLayer& layer);
   /// Whether the problem is prepared.
   [[nodiscard]] bool has_room(const Problem& problem, const PlanOptions& options) const;
   /// Notes that the member has made collectives, so that `prepare_again` prepares them too.
   void note_collectives() { collects_ = true; }
-  /// Prepares everything once more; GPU ranks need it after they disagreed. Collective.
+  /// Prepares all problems once more, which GPU ranks must do after they disagreed. Collective.
   void prepare_again();
   /// Throws in a process that was forked from the member's process.
   void require_own_process(std::string_view op) const;
@@ -72,34 +73,34 @@ class Member {
     std::int64_t m = 0;
     std::size_t number = 0;  ///< order in which problems were prepared
   };
-  std::vector<MoeLayer> moe_layers_;  ///< prepared, each with its most tokens
+  std::vector<MoeLayer> moe_layers_;  ///< prepared layers, each with the most tokens of its calls
   std::unordered_map<Call, Largest, CallHash> prepared_;
 };
 
-/// The device of the name "cpu" or "cuda". Errors: usage (another name).
+/// The device with the name "cpu" or "cuda". Errors: usage (another name).
 Device device_named(const std::string& name);
 
-/// Whether the group has a member; `name` may have the "@rank/ranks" of compiled graphs.
+/// Whether the group has a member in this process. `name` may end in "@rank/ranks", as compiled
+/// graphs write it.
 bool has_member(const std::string& name, Device device);
 
-/// The group's member. Errors: usage (the group has none here).
+/// The group's member. Errors: usage (the group has no member in this process).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
-/// As member_of, but joins a group that has no member yet (collective then). Errors: also those
-/// of joining. `device_index`: GPU of the tensors, which the group then joins with; -1: CPU
-/// tensors.
+/// As member_of, but if the group has no member yet, joins it, which is collective. `device_index`:
+/// the tensors' GPU, with which the group joins; -1: CPU tensors. Errors: also those of joining.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device, int device_index);
-/// Joins a group. Returns 0, or the error's kind, with its text cut at `capacity`. Set by Python;
-/// may be called from any thread, with or without the interpreter's lock.
+/// A function, set by Python, that joins a group. It returns 0, or an error's kind and its text,
+/// cut at `capacity`. Any thread may call it, with or without the interpreter's lock.
 using Joiner = int (*)(const char* name, const char* device, int device_index, char* text,
                        int capacity);
 void set_joiner(Joiner joiner);
 
-/// Adds the group's member. Errors: usage (it has one already).
+/// Adds the group's member. Errors: usage (the group has one already).
 void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator, PlanChoices choices);
-/// Removes the member, if there is one. A forked process only forgets its parent's member.
+/// Removes the member, if there is one. In a forked process this only forgets the parent's member.
 void remove_member(const std::string& group, Device device);
 /// Removes the member, but keeps its communicator until remove_retired_members: destroying it now
 /// would break a graph's capture.

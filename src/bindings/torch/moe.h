@@ -7,9 +7,9 @@
 
 namespace tilelace::torch_binding {
 
-/// The halves of a layer, which take a group.
+/// The two halves of a layer; these calls need a group.
 std::vector<OpEntry> moe_ops();
-/// Calls of one rank by itself, without a group.
+/// Calls that one rank makes alone, without a group.
 std::vector<OpEntry> local_ops();
 
 }  // namespace tilelace::torch_binding

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_norm on torch's tensors: rows are all dimensions but the last, with any strides.
+// all_reduce_norm on torch's tensors. All dimensions but the last count as rows; strides may be
+// any.
 #pragma once
 #include <optional>
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace tilelace::torch_binding {
 
-/// The results of a call, or the given tensors that it writes them to.
+/// The results of a call, or the tensors given to receive them.
 struct NormTensors {
-  std::optional<Tensor> normed;     ///< as x
-  std::optional<Tensor> out;        ///< as x: the next residual
+  std::optional<Tensor> normed;     ///< shape and type of x
+  std::optional<Tensor> out;        ///< shape and type of x: the next residual
   std::optional<Tensor> quantised;  ///< e4m3, in the shape of x
   std::optional<Tensor> scales;     ///< fp32 [.., 1] or [.., n / 128]
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hands out pieces of a fixed range. Works on offsets and sizes only, never on memory.
+// Hands out pieces of a fixed range. It only computes offsets and never touches memory.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -7,21 +7,22 @@
 
 namespace tilelace::torch_binding {
 
-/// Offsets depend only on the calls and on which streams are equal, so ranks that make the same
-/// calls get the same offsets. Not thread safe.
+/// Offsets depend only on the calls and on which of their streams are equal, so ranks that make the
+/// same calls get the same offsets. Not thread safe.
 class Pieces {
  public:
   static constexpr std::size_t kGrain = std::size_t{2} << 20U;
 
-  /// A range of this many bytes; only whole grains are handed out.
+  /// A range of this many bytes; sizes are rounded up to whole grains.
   explicit Pieces(std::size_t bytes);
 
-  /// Offset of a piece, a multiple of kGrain: in the smallest gap that fits, and the lowest of
-  /// equal ones. Memory that a stream gave back goes only to that stream again, as in torch's own
-  /// cache, since its work may not be done. None: nothing fits. On bad_alloc nothing has changed.
+  /// Takes a piece from the smallest gap that fits, of equal gaps the lowest, and returns its
+  /// offset, a multiple of kGrain; none if nothing fits. Memory that a stream gave back is only
+  /// given to the same stream again, as in torch's cache, since work in the stream may still use
+  /// it. On bad_alloc nothing has changed.
   std::optional<std::size_t> take(std::size_t bytes, const void* stream);
 
-  /// Frees the piece at this offset. False: there is none. Does not throw.
+  /// Frees the piece at this offset. Returns false if there is none. Does not throw.
   bool give_back(std::size_t at) noexcept;
 
   /// Bytes in use.
@@ -36,11 +37,11 @@ class Pieces {
   };
   using Iterator = std::map<std::size_t, Piece>::iterator;
 
-  /// The first free piece of the gap for this many bytes; end(): nothing fits.
+  /// The first free piece of the gap to take this many bytes from; end(): nothing fits.
   Iterator gap_for(std::size_t bytes, const void* stream);
 
-  /// The whole range by offset. Free pieces side by side form a gap; which ones depends on the
-  /// stream. take() makes one piece of them.
+  /// The whole range, by offset. Adjacent free pieces that a stream may use form a gap for that
+  /// stream; take() merges them into one piece.
   std::map<std::size_t, Piece> pieces_;
   std::size_t taken_bytes_ = 0;
 };

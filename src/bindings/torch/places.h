@@ -21,7 +21,7 @@ struct Place {
   int rank;
   int ranks;
   void* stream;
-  bool collects = false;  ///< the call is a collective
+  bool collects = false;  ///< whether the call is a collective
 
   [[nodiscard]] Communicator& communicator() const { return member->communicator(); }
 };
@@ -33,8 +33,8 @@ Place place_of(std::string_view op, const Tensor& x, const std::string& group,
 /// Tells the peers that this rank cannot make the call.
 void refuse_at(const Place& place, const std::string& reason);
 
-/// Runs checks that only this rank can do; the peers are told of any error, ours or torch's (no
-/// memory for a staged copy).
+/// Runs checks of this rank alone. If one throws, our error or torch's (no memory for a staged
+/// copy), the peers are told.
 template <class Body>
 auto checked_here(const Place& place, const Body& body) {
   try {
@@ -50,17 +50,17 @@ auto checked_here(const Place& place, const Body& body) {
 void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream,
                  bool collects);
 
-/// Splits `units` over the ranks; the first ranks get one more.
+/// Splits `units` evenly over the ranks; the first ranks get the remainder, one each.
 std::vector<int64_t> remainder_first(int64_t units, int ranks);
-/// The current stream of this GPU; null for -1, no GPU.
+/// The current stream of this GPU; null for -1, which means no GPU.
 void* stream_on(int device_index);
 
 /// Errors: usage (not one entry per rank, negative entries).
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);
 
-/// Units (places along the split dimension) of every rank, and the rows to pass to the library:
-/// none where the library's even split is the same.
+/// Units (indices of the split dimension) of every rank, and the rows to pass to the library; rows
+/// are empty if the library's even split is the same.
 struct Split {
   std::vector<int64_t> units;
   std::vector<int64_t> rows;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symmetric memory for torch's allocator: reserved by all ranks together, handed out in pieces by
-// each rank alone. torch knows an allocator only as two C functions without context, so each pool
-// has a place, and each place its own functions: tilelace_pool_<place>_allocate and
-// tilelace_pool_free.
+// Symmetric memory for torch's allocator. All ranks reserve it together; then each rank hands out
+// pieces alone. For torch an allocator is two C functions without context, so each pool has a
+// numbered place with functions of its own: tilelace_pool_<place>_allocate and tilelace_pool_free.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,17 +9,17 @@
 
 namespace tilelace::torch_binding {
 
-/// Most pools at a time: functions cannot be made while a program runs.
+/// The most pools at a time. It is fixed, since functions cannot be made while a program runs.
 inline constexpr int kMostPools = 32;
 
-/// Number of the pool, its place, and the device index that its group joined with. Collective over
-/// the group's ranks, with the same size. Errors: usage (a size below 1; no free place, which all
-/// ranks see if they made the same pools), else as SymmetricBuffer.
+/// Makes a pool and returns its number, its place and the device index that its group joined with.
+/// Collective over the group's ranks, with the same size. Errors: usage (a size below 1; no free
+/// place, which all ranks see if they made the same pools), else as SymmetricBuffer.
 std::vector<int64_t> make_pool(std::string group, std::string device, int64_t bytes);
 
-/// Frees the pool's memory and returns true if no piece is in use. torch must not allocate from it
-/// any more, and work on it must be done. True for an unknown number. Local; does nothing in a
-/// process that was forked from the owner.
+/// If no piece is in use, frees the pool's memory and returns true, as for an unknown number. torch
+/// must not allocate from the pool any more, and work on its memory must have finished. Local; does
+/// nothing in a process that was forked from the owner.
 bool drop_pool(int64_t number);
 
 }  // namespace tilelace::torch_binding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch's tensors as the library's matrices, copied where the layout does not fit.
+// Turns torch's tensors into the library's matrices; copies those whose layout does not fit.
 #pragma once
 #include <torch/csrc/stable/tensor.h>
 
@@ -27,14 +27,14 @@ using torch::stable::Tensor;
 std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
-/// Errors: usage (no tensor: torch's dispatcher passes an undefined one).
+/// Errors: usage (an undefined tensor, which torch's dispatcher passes for none).
 void require_tensor(std::string_view op, const std::string& name, const Tensor& t);
 
 /// Errors: usage (another dtype).
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 
-/// The element type for a collective: by type if it adds, else any type of the same width. Errors:
-/// usage (a type that cannot be added, a width that does not exist).
+/// The element type for a collective: the tensor's own if the collective adds, else any of the same
+/// width. Errors: usage (a type that cannot be added, or no type of that width).
 Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
 
 /// A new tensor on the device of `like`, of this type or, if none is given, of the type of `like`.
@@ -58,7 +58,7 @@ void require_result(std::string_view op, const std::string& name, const Tensor& 
                     std::span<const int64_t> size, torch::headeronly::ScalarType type);
 
 /// Whether two elements may share an address. Strides that interleave dimensions count as
-/// overlapping: results never have them.
+/// overlapping, since results never have such strides.
 bool overlaps_itself(const Tensor& t);
 
 /// Errors: usage (no tensor, wrong device).
@@ -66,17 +66,17 @@ void require_place(std::string_view op, const std::string& name, const Tensor& t
 
 Activation activation_of(std::string_view op, const std::string& name);
 
-/// A matrix and what keeps it alive: the tensor itself, or a staged copy.
+/// A matrix and the tensor that holds its memory: the given tensor, or a staged copy.
 struct Matrix {
   Tensor tensor;
   TensorView view;
 };
 
-/// A 2-d tensor (a 1-d one as a single row) as the device's kernels read it.
+/// A tensor of two dimensions (or of one, as a single row) in a layout that kernels can read.
 /// Errors: usage (dtype, device, dimensions).
 Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
-/// x as a matrix of rows: dimension `dim` comes first, and each index of it has `inner` rows.
+/// x as a matrix of rows. Dimension `dim` comes first; each index of it has `inner` rows.
 struct Rows {
   Tensor tensor;      ///< x
   Tensor matrix;      ///< [units * inner, k]
@@ -90,11 +90,11 @@ Rows rows_of(std::string_view op, const Tensor& x, int64_t dim);
 /// Where a result is written: a new tensor, a given one, or a staged copy of either.
 class Result {
  public:
-  /// A new tensor shaped as x, with `units` in dimension x.dim and `cols` in the last. It is no
-  /// view: autograd forbids writing to views that an op returns.
+  /// Makes a tensor shaped as x, with `units` in dimension x.dim and `cols` in the last. The tensor
+  /// is no view, since autograd forbids writing to views that an op returns.
   Result(const Rows& x, int64_t units, int64_t cols, Device device);
-  /// A given tensor; it must be shaped as x, with `units` in dimension x.dim and `cols` in the
-  /// last. Errors: usage (shape, place).
+  /// Uses a given tensor, which must be shaped as x, with `units` in dimension x.dim and `cols` in
+  /// the last. Errors: usage (shape, place).
   Result(std::string_view op, const std::string& name, const Tensor& given, const Rows& x,
          int64_t units, int64_t cols, Device device);
 

@@ -8,37 +8,37 @@ namespace tilelace::plan {
 
 struct Hardware {
   // A device.
-  double multiprocessors;     ///< for which the other figures hold
-  double peak_tflops;         ///< of all tensor cores
+  double multiprocessors;     ///< number of SMs that the other figures hold for
+  double peak_tflops;         ///< peak of all tensor cores together
   double efficiency;          ///< share of the peak that a GEMM's loop reaches
-  double l2_gbps;             ///< into one SM
-  double l2_total_gbps;       ///< out of L2, to all SMs together
-  double memory_gbps;         ///< all SMs together
-  double worker_memory_gbps;  ///< one SM alone, from memory
+  double l2_gbps;             ///< from L2 into one SM
+  double l2_total_gbps;       ///< from L2 to all SMs together
+  double memory_gbps;         ///< from memory to all SMs together
+  double worker_memory_gbps;  ///< from memory to one SM that runs alone
   double power_tflops;        ///< at the power limit, if only GEMMs drew power
   double power_l2_gbps;       ///< at the power limit, for reads of L2 alone
   double power_memory_gbps;   ///< at the power limit, for reads of memory alone
   double fixed_us;            ///< launch, first loads and last stores of a GEMM
   double worker_flag_us;      ///< a flag from one SM to another
-  double tile_us;             ///< end of a 128 x 256 tile that no other group overlaps
+  double tile_us;             ///< end of a 128 x 256 tile, if no other group overlaps it
   // Among devices.
-  double call_us;     ///< added by a kernel that meets peers: headers, flags, last sums
+  double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
   double push_gbps;   ///< a copy engine writes to a peer
-  double mesh_gbps;   ///< the same, to several peers in turn
+  double mesh_gbps;   ///< a copy engine writes to several peers in turn
   double pull_gbps;   ///< a copy engine reads from peers
-  double store_gbps;  ///< SMs write to peers, or read in a kernel of its own
-  double fetch_gbps;  ///< SMs read from peers beside a GEMM
+  double store_gbps;  ///< SMs write to peers, or read from them without a GEMM
+  double fetch_gbps;  ///< SMs read from peers while a GEMM runs
   double copy_us;     ///< a copy of no bytes; forking and joining streams
-  double flag_us;     ///< a flag that is waited for between two steps
+  double flag_us;     ///< waiting for a flag between two steps
 };
 
-/// Us for this many bytes, or FLOPs, at a rate in 1e9 per second.
+/// Microseconds for this many bytes, or FLOPs, at a rate of 1e9 per second.
 inline double us_at(double amount, double giga) { return amount * 1e-3 / giga; }
 
-/// Us in which SMs send this many bytes to peers.
+/// Microseconds in which SMs send this many bytes to peers.
 inline double sent_us(const Hardware& h, double bytes) { return us_at(bytes, h.store_gbps); }
 
-/// Share by which memory rates of one kind of device may differ: data sheets round, boards vary.
+/// Fraction by which memory rates of one kind of device may differ: data sheets round, boards vary.
 inline constexpr double kSameMemory = 0.1;
 
 }  // namespace tilelace::plan

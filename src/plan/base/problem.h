@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Validity of a Problem.
+// Checks whether a Problem is valid.
 #pragma once
 #include "tilelace/plan.h"
 
@@ -9,10 +9,10 @@ constexpr int kMaxRanks = 64;
 /// Larger extents could overflow 64-bit byte counts.
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 
-/// Throws a usage error that names the first error in the problem.
+/// Throws a usage error that names the first fault of the problem.
 void check_problem(const Problem&);
 
-/// Bytes of a row that is multiplied, or only gathered.
+/// Bytes of an input row, which is multiplied or only gathered.
 inline std::int64_t input_row_bytes(const Problem& p) {
   return p.k * static_cast<std::int64_t>(size_of(p.dtype));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problem + Plan -> the schedule of one rank, and the layout of its staging in a slot.
+// Turns a Problem and a Plan into the schedule of one rank and the layout of its staging in a slot.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,8 @@ namespace tilelace::plan {
 
 using schedule::Index;
 
-/// Shard borders (ranks + 1 values) that a schedule may point to; empty for an even split.
+/// The borders of shards (ranks + 1 values), to which a schedule may point; empty for an even
+/// split.
 std::vector<Index> borders_of(const Problem&);
 
 /// The rows of each shard; `borders` must outlive the result.
@@ -23,7 +24,7 @@ schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 /// Rows of tiles if every shard has its own tiles of `rows` rows.
 Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 
-/// Number of tiles along the columns of all outputs (swiglu: gate and up share their tiles).
+/// Number of tiles along the columns of all outputs together (swiglu: gate and up share tiles).
 Index column_tiles(const Problem&, int tile_n);
 
 /// `borders` must outlive the schedule.
@@ -39,9 +40,9 @@ decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
                               : f(reduce_schedule(p, plan, rank, borders));
 }
 
-/// One slot of a rank's staging: a flag area, then a data area with the op's parts. The
-/// communicator fixes the border between the two, not the call: data of one call must never be read
-/// as a flag by another. Offsets are bytes into the data area.
+/// The layout of a slot: a flag area, then a data area with the op's buffers. The communicator, not
+/// the call, fixes the border between the two areas, so that data of one call can never be read as
+/// a flag by another. Offsets are in bytes from the beginning of the data area.
 struct SlotLayout {
   std::int64_t num_flags = 0;
   std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of a collective, its arguments checked, and how it runs.
+// A call of a collective: its checked arguments and its plan.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace tilelace::plan {
 
 using schedule::Index;
 
-/// A range of bytes in the whole tensor.
+/// A range of bytes of a tensor.
 struct Parcel {
   Index at = 0, bytes = 0;
   bool operator==(const Parcel&) const = default;
@@ -28,15 +28,15 @@ struct CollectiveCall {
   Reduction reduction{};
   Item item{};
   int rank = 0, ranks = 1;
-  std::vector<Parcel> sends;  ///< of `in`, by rank; all_reduce: all of it
-  std::vector<Parcel> takes;  ///< of `out`, by rank; for sums, what this rank gets
-  std::vector<Index> counts;  ///< elements by rank, if all ranks know them; all_reduce: one entry;
+  std::vector<Parcel> sends;  ///< parts of `in`, by rank; all_reduce: one, all of it
+  std::vector<Parcel> takes;  ///< parts of `out`, by rank; for sums: what this rank gets
+  std::vector<Index> counts;  ///< elements by rank if all ranks know them; all_reduce: one;
                               ///< all_to_all with a list: empty
-  std::uint64_t meaning = 0;  ///< for a sum inside another call: what else must agree
+  std::uint64_t meaning = 0;  ///< a sum inside another call: what else must agree
   bool operator==(const CollectiveCall&) const = default;
 };
 
-/// The item with an element type's name. Errors: usage (there is none).
+/// The Item of the same name as this element type. Errors: usage (there is none).
 Item item_of(DType);
 /// Errors: usage, a value that names no collective.
 const CollectiveRow& known_row(Collective);
@@ -44,22 +44,22 @@ const CollectiveRow& known_row(Collective);
 /// Errors: usage, which name the first thing that is wrong with the arguments.
 CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
 
-/// A rank's staging per slot: flags, places of chunks and, apart from them, places of lines.
-constexpr Index kStagedBytes = Index{32} << 20U;  ///< places of chunks, between two ranks
+/// Staging per rank and slot: flags, places for chunks and, separately, places for lines.
+constexpr Index kStagedBytes = Index{32} << 20U;  ///< places for chunks, between two ranks
 constexpr Index kMostStagedBytes = Index{96} << 20U;
-/// Places of chunks among so many ranks: each worker has whole chunks, up to four ranks.
+/// Bytes of the places for chunks: up to four ranks, enough for whole chunks of each worker.
 constexpr Index staged_bytes(int ranks) {
   constexpr Index kMore = Index{24} << 20U;
   return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);
 }
 constexpr Index kLineBytes = Index{8} << 20U;
-/// Bytes of a unit as lines, half of which are its call's number (backend/cuda/device/lines.h).
+/// Bytes of a unit as lines. Half of them are the call's number (backend/cuda/device/lines.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
-/// Units of one warp. Each has two lines: all first lines lie side by side, then all second ones.
+/// Units of one warp, two lines each. First lines of all units come first, then all second lines.
 constexpr Index kLineGroup = 32;
-/// Workers per CTA: one for lines, one per warp for chunks.
+/// Workers per CTA of chunks: one per warp. (A CTA of lines is one worker.)
 constexpr Index kChunkWorkers = 8;
-/// Threads of a CTA that have a unit of lines each.
+/// Threads of a CTA of lines; each has one unit.
 constexpr Index kLineThreads = 256;
 /// CTAs per SM. Chunks: kCtas, or kCtasOfTwo between two ranks and in direct calls, whose kernels
 /// need fewer registers.
@@ -68,13 +68,13 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units
-/// Bytes of the words that chunks write: those of parcels, and those of sums that are shared.
+/// Bytes of the words that chunks write as flags: for parcels, and for sums that are shared.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
   return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
 }
-/// Units of a chunk: kFullChunk, four loads per lane of a warp; kShortChunk, three, in calls of
-/// fewer than kFewRounds rounds, whose last round then leaves fewer workers idle.
+/// Units of a chunk: kFullChunk (four loads per lane of a warp). Calls of fewer than kFewRounds
+/// rounds have kShortChunk (three loads), so that fewer workers are idle in the last round.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
 /// All choices of a call; equal on every rank.
@@ -84,7 +84,7 @@ struct CollectivePlan {
   bool direct = false;  ///< between tensors that peers can reach
   int workers = 1;
   Index chunk = 1;   ///< units
-  Index pieces = 1;  ///< schedules one after the other: `piece` units of a parcel, the last fewer
+  Index pieces = 1;  ///< schedules run in sequence, each for `piece` units of a parcel
   Index piece = 0;   ///< units
   double predicted_us = 0;
 };
@@ -92,14 +92,14 @@ struct CollectivePlan {
 /// The machine that plans are made for.
 struct CollectiveMachine {
   int workers = 1;                      ///< SMs that may be used, or threads of CPU ranks
-  int architecture = 0;                 ///< whose figures predictions use
-  Index staged_bytes = 0;               ///< 0: staged_bytes(ranks)
-  Index most_rounds = Index{1} << 31U;  ///< of a call
-  bool shared = false;                  ///< with other communicators: one CTA per SM
+  int architecture = 0;                 ///< predictions use its figures
+  Index staged_bytes = 0;               ///< bytes for chunks; 0: staged_bytes(ranks)
+  Index most_rounds = Index{1} << 31U;  ///< the most rounds of a call
+  bool shared = false;                  ///< shared with other communicators: one CTA per SM
   bool gpu = true;  ///< workers: CTAs (lines) or warps (chunks); false: threads, only chunks
 };
 
-/// Whether slots have room for lines of all that a call sends; never on CPU ranks.
+/// Whether a call can be sent as lines: slots must have room for all of them. Never on CPU ranks.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
 /// What peers must reach in a direct call.
@@ -114,15 +114,15 @@ std::optional<DirectNeeds> direct_needs(const CollectiveCall&);
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
 std::string describe(const CollectivePlan&);
-/// Us of a call by this plan on a machine with these figures.
+/// Microseconds of a call with this plan on a machine with these figures.
 double collective_us(const CollectiveCall&, const CollectivePlan&, const Hardware&);
 
-/// The schedule of a piece, and where its parcels lie.
+/// The schedule of one piece of a call, and where its parcels are.
 template <int kMost>
 struct PlacedExchange {
   schedule::ExchangeOf<kMost> schedule;
-  Parcel sends[kMost]{};  ///< of `in`, for each rank
-  Parcel takes[kMost]{};  ///< of `out`, from each rank; own: what stays, or this rank's sums
+  Parcel sends[kMost]{};  ///< in `in`, for each rank
+  Parcel takes[kMost]{};  ///< in `out`, from each rank; own: what stays, or this rank's sums
 };
 
 template <int kMost>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of a layer of experts, as its halves make them, for whoever plans or prices them.
+// The collectives that the two halves of a layer of experts make, for planning and predictions.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -11,7 +11,7 @@
 namespace tilelace::plan {
 
 struct ExpertCollective {
-  std::string_view what;  ///< what travels
+  std::string_view what;  ///< what it sends, in words
   CollectiveCall call;
 };
 

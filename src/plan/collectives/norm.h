@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of all_reduce_norm, its arguments checked, and how it runs.
+// A call of all_reduce_norm: its checked arguments and its plan.
 #pragma once
 #include "plan/collectives/collective.h"
 #include "tilelace/all_reduce_norm.h"
@@ -12,7 +12,7 @@ constexpr Index kMostNormCols = 16384;
 constexpr Index kNormBlock = 128;
 
 struct NormCall {
-  CollectiveCall sum;  ///< the all_reduce in it, with what else all ranks must agree on
+  CollectiveCall sum;  ///< the all_reduce inside; also holds all that ranks must agree on
   Index rows = 0, cols = 0;
   NormQuant quant{};
 };
@@ -22,7 +22,7 @@ NormCall check_norm(const AllReduceNormArgs&, int rank, int ranks);
 
 /// Bytes of each tensor.
 struct NormBytes {
-  Index rows = 0;  ///< of x, residual, out, normed
+  Index rows = 0;  ///< of x, residual, out or normed
   Index weight = 0;
   Index quantised = 0, scales = 0;
 };
@@ -30,13 +30,13 @@ NormBytes bytes_of(const NormCall&);
 
 /// Units of a row, rounded up to whole groups (kLineGroup).
 Index row_places(const NormCall&);
-/// CTAs that share a row, one chunk each; 1: a chunk is whole rows.
+/// Number of CTAs that share a row, each with one chunk; 1: a chunk is whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
-/// Units of a row that each of those CTAs has, with the same rounding.
+/// Units of a row for each of these CTAs, rounded up likewise.
 Index part_places(const NormCall&, const CollectivePlan&);
 
-/// On GPU ranks workers are CTAs, and a chunk is whole rows (for lines also a part of one). Errors:
-/// usage (an option that is not possible for the call).
+/// On GPU ranks workers are CTAs, and a chunk is whole rows (with lines it may be part of a row).
+/// Errors: usage (an option that is not possible for the call).
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
 /// The most threads of a CTA, for lines and for chunks.
 constexpr Index kNormThreads = 512;

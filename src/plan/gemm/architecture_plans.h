@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner knows of each architecture: its tiles, and its devices' figures.
+// What the planner knows about each architecture: its tiles, and the figures of its devices.
 #pragma once
 #include <span>
 #include <string_view>
@@ -16,7 +16,7 @@ struct ArchitecturePlans {
   Hardware hardware;  ///< figures that predictions use
 };
 
-/// The row of an architecture: a number of core/architecture.h.
+/// The row of the architecture that has this number in core/architecture.h.
 const ArchitecturePlans& plans_of(int architecture);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted time of a GEMM in a plan's tiles: waves of tiles, limited by tensor cores, L2 and
-// memory, and as a whole by power.
+// Predicts the time of a GEMM by a plan: waves of tiles are limited by tensor cores, L2 and memory,
+// and the whole GEMM by power.
 #pragma once
 #include <cstdint>
 
@@ -12,14 +12,14 @@ namespace tilelace::plan {
 /// How a GEMM's rows are cut into workers' tiles.
 struct TileCut {
   std::int64_t tiles = 0;  ///< number of tiles, with partly filled ones at borders of shards
-  std::int64_t rows = 0;   ///< between two borders
-  double walks = 1;        ///< how often the weight is read, one walk after the other
+  std::int64_t rows = 0;   ///< number of rows between two borders
+  double walks = 1;        ///< number of walks; each reads the whole weight
 };
 
-/// Time under two limits: the larger one, and a little more where the two are close.
+/// Time under two limits: the larger one, or slightly more if the two are close.
 double both_limits_us(double, double);
 
-/// Predicted us of a product under sustained load. m, n, k > 0.
+/// Predicted microseconds of a GEMM under sustained load. m, n, k > 0.
 double product_us(const GemmProblem&, const GemmPlan&, const TileCut&, const GemmMachine&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Choosing tile shape and work distribution for the GEMM on one device. Candidates have a predicted
-// time (plan/gemm/gemm_cost.h).
+// Chooses the tile shape and the distribution of work for the GEMM on one device. Each candidate
+// has a predicted time (plan/gemm/gemm_cost.h).
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -20,21 +20,21 @@ struct GemmProblem {
   std::int64_t n = 0;
   std::int64_t k = 0;
   DType dtype{};
-  /// n counts the columns of gate and up together: the result has half of them, silu(gate) * up.
+  /// n counts the columns of both gate and up. The result, silu(gate) * up, has half of them.
   bool gated = false;
 
   [[nodiscard]] constexpr std::int64_t out_n() const { return gated ? n / 2 : n; }
   bool operator==(const GemmProblem&) const = default;
 };
 
-/// What predictions need to know of the device.
+/// What predictions need to know about the device.
 struct GemmMachine {
   int multiprocessors = 132;
   bool shared = false;     ///< other communicators use the other SMs (plan/gemm/share.h)
-  int architecture = 0;    ///< row in core/architecture.h: whose tiles and figures
+  int architecture = 0;    ///< row in core/architecture.h, for tiles and figures
   double memory_gbps = 0;  ///< from the data sheet; 0: the architecture's value
 
-  /// This machine less the SMs of `ctas` CTAs of other kernels; on a share, less a pair for each.
+  /// This machine without the SMs of `ctas` CTAs of other kernels; on a share, without a pair each.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
     return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps};
   }
@@ -44,42 +44,42 @@ struct GemmMachine {
 struct GemmPlan {
   GemmTile tile;
   int workers = 0;      ///< clusters
-  int split_tiles = 0;  ///< tiles whose k-steps are shared (the first ones)
-  int rounds = 1;       ///< rounds in which they are shared: 1 or 2
+  int split_tiles = 0;  ///< the first tiles, whose k-steps are shared
+  int rounds = 1;       ///< rounds in which shared tiles are walked: 1 or 2
   int group = 1;
   bool along_cols = false;
   int wide = 1 << 20;  ///< blocks inside a group (schedule/gemm.h)
   int deep = 1;
-  bool by_neighbours = false;  ///< workers are numbered by GPC, so that neighbours share operands
-  bool early_weights = true;   ///< programmatic dependent launch; weights stream at once
+  bool by_neighbours = false;  ///< workers are numbered by GPC: neighbours share operands
+  bool early_weights = true;   ///< programmatic dependent launch: weights are loaded at once
   double predicted_us = 0;
-  int share = 0;         ///< on a share of the device: the SMs it may take; 0: all
-  int architecture = 0;  ///< whose tile and kernels
+  int share = 0;         ///< SMs that it may use on a share of the device; 0: all
+  int architecture = 0;  ///< row in core/architecture.h
 };
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
-/// Restricts a plan to `multiprocessors` SMs where other communicators may have waiting kernels on
-/// the rest: no early launch (it would hold its SMs twice), and no more CTAs than the share has
+/// Restricts a plan to `multiprocessors` SMs, because kernels of other communicators may wait on
+/// the rest: no early launch (two kernels would hold SMs), and no more CTAs than the share has
 /// places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
-/// The plan for `tiles` tiles, which the device holds at once, in two rounds: two workers share
-/// each tile's k-steps, first those of the first half of the tiles. None if they cannot be cut so.
+/// The plan for `tiles` tiles, which fit the device at once, in two rounds: two workers share each
+/// tile's k-steps, in the first round those of the first half of the tiles. None if impossible.
 std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::int64_t k);
 
-/// As printed: "c256 workers 66 split 40 group 8 early".
+/// The plan as text: "c256 workers 66 split 40 group 8 early".
 std::string describe(const GemmPlan&);
 
-inline constexpr int kStep = 64;  ///< of k
+inline constexpr int kStep = 64;  ///< extent of a k-step
 
-/// Rows that one walk over the weight covers: what stays in L2.
+/// Rows that one walk over the weight covers: as many as stay in L2.
 constexpr std::int64_t kWalkRows = 2048;
 
-/// The plan's schedule, with shared tiles in one round: only gemm_ar has two. m, n, k > 0.
+/// The plan's schedule, with shared tiles in one round (only gemm_ar has two). m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// The walk with tokens as rows even if the tile has tokens across: for shards with own tiles.
+/// The walk with tokens as rows, also if the tile has tokens across: for shards with own tiles.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
 /// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,

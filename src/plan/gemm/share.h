@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where CTAs run on a share of a device, beside waiting kernels of other communicators. A cluster
-// of two runs on the two SMs of one TPC, larger clusters within one GPC (docs/decisions/0019).
-// Single CTAs may leave pairs no whole TPC, and two communicators then wait for each other's ranks
-// for ever. So all kernels that wait, or are waited for, are counted by TPCs: pairs, or few enough
-// CTAs that each can have a TPC.
+// How many CTAs may run on a share of a device, beside waiting kernels of other communicators. A
+// cluster of two CTAs needs both SMs of a TPC; larger clusters stay within one GPC
+// (docs/decisions/0019). If single CTAs take an SM of every TPC, no pair can start, and two
+// communicators wait for each other's ranks for ever. So kernels that wait, or that others wait
+// for, have either pairs of CTAs or so few CTAs that each can have a TPC.
 #pragma once
 #include <algorithm>
 
@@ -12,13 +12,13 @@ namespace tilelace::plan {
 /// The largest clusters that always fit within a share.
 inline constexpr int kShareCluster = 2;
 
-/// SMs of a share that can be relied on: whole TPCs.
+/// SMs of a share that kernels can rely on: those of whole TPCs.
 constexpr int share_places(int multiprocessors) { return std::max(0, multiprocessors) / 2 * 2; }
 
 /// Whether this many unclustered CTAs are launched in pairs.
 constexpr bool stands_in_pairs(int ctas) { return ctas % 2 == 0; }
 
-/// SMs that CTAs in clusters of `cluster` (1 or 2) may deny to pairs.
+/// SMs that these CTAs, in clusters of `cluster` (1 or 2), may make useless for pairs.
 constexpr int taken_places(int ctas, int cluster) {
   return cluster == 2 || stands_in_pairs(ctas) ? ctas : 2 * ctas;
 }

@@ -6,7 +6,7 @@
 
 namespace tilelace::plan {
 
-/// make_plan for a machine of GPUs; the problem is valid. Errors: usage.
+/// make_plan for a machine of GPUs. The problem must be valid. Errors: usage.
 Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
 
 /// The fastest predicted plan for one GEMM (product_of) without communication. m > 0.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All plans that GPU ranks have for a problem, by kind: for benches, which time them, and tests,
-// which pick some at random. The planner's own choice is one of them.
+// All plans for a problem on GPU ranks, by kind: for benches, which time them, and tests, which
+// pick some at random. The planner's own choice is one of them.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,17 +16,17 @@ struct CudaWay {
   double predicted_us = 0;
 };
 
-/// Fastest prediction first; m > 0. `kinds`: only these, if the problem has any of them; otherwise
-/// all but those that need something special: "nccl by shard" needs libnccl, "multimem" a switch.
-/// Not part of a plan: gemm_ar stores straight into the peers' results if these are in symmetric
-/// memory. Errors: usage (a problem without plans, an unknown kind).
+/// The plans, the best predicted first; m > 0. `kinds`: only plans of these kinds, if the problem
+/// has any; otherwise all kinds except "nccl by shard", which needs libnccl, and "multimem", which
+/// needs an NVLink switch. With any plan, gemm_ar stores directly into the peers' results if these
+/// are in symmetric memory. Errors: usage (a problem without plans, an unknown kind).
 std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 
 /// "push by shard", "store whole", "unfused pull in one shot": path, transport, and how tiles are
-/// cut. Without a kernel: "no rows".
+/// cut. A plan without a kernel: "no rows".
 std::string kind_of(const Plan&);
-/// All kinds.
+/// The names of all kinds.
 const std::vector<std::string>& known_kinds();
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of a GPU call are launched with: the planner's own candidate, inside the Plan
-// that describes it. Nothing is parsed from the Plan's words.
+// Launch parameters of a GPU call's kernels: the planner's own candidate, kept inside the Plan that
+// describes it, so that launches parse nothing from the Plan's words.
 #pragma once
 #include <variant>
 
@@ -23,7 +23,8 @@ struct KernelChoice {
   int grid = 0;  ///< CTAs of the widest weight's kernel
 };
 
-/// The plan of a candidate: its words and the candidate. `grid` 0: the candidate's own.
+/// Makes the plan of a candidate: the words that describe it, and the candidate itself. `grid` 0:
+/// the candidate's own.
 Plan plan_of(const Problem&, KernelWay, int grid = 0);
 
 /// Sets the plan's path, route, transport, chunk_rows and straddle to the candidate's.
@@ -33,11 +34,11 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
-/// Whether the planner may choose it unasked. It may not choose pulled rows, which were never
-/// fastest, nor sums in other orders, whose bits differ.
+/// Whether the planner may choose this candidate unasked. It may not if rows are pulled, which was
+/// never fastest, or if sums are made in another order, which changes their bits.
 bool is_taken_unasked(const KernelWay&);
 
-/// The plan's candidate if it is of this type; else null.
+/// The plan's candidate if it has this type; else null.
 template <class Way>
 const Way* way_if(const Plan& plan) {
   return plan.kernel == nullptr ? nullptr : std::get_if<Way>(&plan.kernel->way);

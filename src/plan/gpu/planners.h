@@ -11,20 +11,21 @@
 namespace tilelace::plan {
 
 struct Planner {
-  /// Makes the plan; the problem and the options common to all ops are checked. Errors: usage.
+  /// Makes the plan. The caller has checked the problem and the options common to all ops. Errors:
+  /// usage.
   Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
-  /// Every candidate, unsorted; kinds that need something special only if `kinds` names them. m >
-  /// 0.
+  /// Every candidate, unsorted. Kinds that need libnccl or an NVLink switch only if `kinds` names
+  /// them. m > 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
-  /// Needs of a slot for calls of up to m rows, for every kind of plan and tile of the
-  /// architecture; `hands`: also those of HandWay.
+  /// What a slot must hold for calls of up to m rows with any kind of plan and tile of the
+  /// architecture. `hands`: also with the plans of HandWay.
   Staging (*staging)(const Problem&, int architecture, bool hands);
 };
 
 /// For an op without kernels: throws. Errors: usage.
 extern const Planner kNoPlanner;
-/// Each is defined in its op's file.
+/// Each of these is defined in the file of its op.
 extern const Planner kAgGemmPlanner, kGemmRsPlanner, kGemmArPlanner;
 
 const Planner& planner_of(Op);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common parts of plans for sums on GPU ranks: fused where that was measured to be faster, else the
-// GEMM and then the sum.
+// Parts that plans of gemm_rs and gemm_ar on GPU ranks share. Plans are fused if that was measured
+// to be faster, else the sum follows the GEMM.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -16,14 +16,15 @@ void require_sum_options(const Problem&, const PlanOptions&);
 /// Whether the options allow fused calls.
 bool may_fuse(const PlanOptions&, bool transport_fits);
 
-/// The fastest of these fused candidates and the unfused ones that the options allow. `expected`:
-/// what the error tells the user to ask for if there is none. Errors: usage.
+/// The plan of the fastest candidate: of these fused ones and of the unfused ones that the options
+/// allow. `expected`: if there is no candidate, what the error tells the user to ask for. Errors:
+/// usage.
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
 
-/// Bytes: the larger of `in_tiles` (fused) and `behind` (unfused); lines: those of a pushed sum;
-/// others as given. Formula: "flags ... + max(partials in whole tiles{and_what} ..., behind the
-/// product ...{end}) + lines ...".
+/// The staging of a sum. Its bytes are the larger of `in_tiles` (fused) and `behind` (unfused), its
+/// lines those of a pushed sum, all else as given. Formula: "flags ... + max(partials in whole
+/// tiles{and_what} ..., behind the product ...{end}) + lines ...".
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

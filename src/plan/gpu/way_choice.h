@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common parts of plans of GPU ranks, for all ops.
+// Parts that plans of all ops on GPU ranks share.
 #pragma once
 #include <string>
 #include <string_view>
@@ -20,10 +20,10 @@ bool wanted(const GemmTile&, const PlanOptions&);
 /// The plan of a call without rows.
 Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transport);
 
-/// Fastest prediction first; equal ones keep their order.
+/// Sorts candidates by predicted time, the fastest first. Equal ones keep their order.
 void sort_by_time(std::vector<KernelWay>&);
 
-/// The plan of the first candidate. Its reason ends with `parts`; the best candidate of every other
+/// The plan of the first candidate. Its reason ends with `parts`. The best candidate of every other
 /// kind is listed as rejected.
 Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
              const std::string& parts);
@@ -32,7 +32,7 @@ Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
 /// cut.
 std::string kind_of(Op, const KernelWay&);
 
-/// Whether one of these kinds has this transport.
+/// Whether one of these names of kinds is of this transport.
 bool named(const std::vector<std::string>& kinds, std::string_view transport);
 
 }  // namespace tilelace::plan

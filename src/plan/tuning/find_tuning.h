@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables for communicators that were given none: installed tables, and the cache
-// folder.
+// Finds tables for communicators that were given none: installed tables, and the cache folder.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -12,7 +11,7 @@
 
 namespace tilelace::plan {
 
-/// As a table's file name: use no table, not even an installed one.
+/// Given instead of a table's file: use no table, not even an installed one.
 inline constexpr std::string_view kNoTuning = "off";
 
 /// Folders that may have installed tables, best first: in TILELACE_DATA, beside the library or the
@@ -24,19 +23,20 @@ std::vector<std::filesystem::path> tuning_places();
 /// rows, with a note.
 std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<std::filesystem::path>& places,
                                                   const Machine&, int ranks);
-/// From tuning_places(); read once per process and kind of machine.
+/// The same from tuning_places(), read once per process and kind of machine.
 std::shared_ptr<const TuningTable> shipped_tuning(const Machine&, int ranks);
 
-/// Name of the cache's file for such a machine and number of ranks: "sm_90a-132-4917-x2.json".
+/// Name of the cache's file for this kind of machine and number of ranks:
+/// "sm_90a-132-4917-x2.json".
 std::string cache_name(const Machine&, int ranks);
 
-/// The table with others chained after it; its own rows come first.
+/// The table with other tables chained after it. Its own rows come first.
 std::shared_ptr<const TuningTable> with_behind(const TuningTable&,
                                                std::shared_ptr<const TuningTable> behind);
 
-/// The table for such a machine: the given one, else that of TILELACE_TUNING, else installed
-/// ones; null: only predictions. The communicator reads the cache itself. Errors: as
-/// read_tuning.
+/// The table for this kind of machine: the given one, else the one that TILELACE_TUNING names, else
+/// installed ones; null: only predictions. It does not read the cache, which the communicator does.
+/// Errors: as read_tuning.
 std::shared_ptr<const TuningTable> tuning_for(const Machine&, int ranks,
                                               std::shared_ptr<const TuningTable> given = nullptr);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the fastest of several plans by successive halving: many short rounds, then fewer and
-// longer ones. Pure: the caller takes the samples.
+// longer ones. The caller takes the samples.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -9,45 +9,48 @@
 
 namespace tilelace::plan {
 
-/// A sample: warm-up load of the same call, so that clocks settle, then the timed calls.
+/// How long a sample is, in microseconds: first calls that only warm up, so that clocks settle,
+/// then timed calls.
 struct Look {
   double load_us = 0;
   double timed_us = 0;
   bool operator==(const Look&) const = default;
 };
 
-/// All calls take the first; the better half takes the second; the best of those take the last.
-/// Only the last ranks large GEMMs, which run at the power limit, correctly.
+/// Samples of three lengths: the first of all calls, the second of the better half, the last of the
+/// best of these. Only the last length ranks large GEMMs correctly, since they run at the power
+/// limit.
 inline constexpr Look kFirstLook{6e3, 3e3}, kSecondLook{12e3, 6e3}, kFullLook{40e3, 10e3};
 inline constexpr std::size_t kFinalists = 4;
 inline constexpr int kFullRounds = 4;
-/// A call this many times slower than the best, predicted and in its first sample, gets no second.
+/// A call gets no second sample if both its prediction and its first sample are this many times
+/// slower than the best.
 inline constexpr double kHopeless = 1.5;
 
-/// Result of a sample: the same on all ranks.
+/// Result of a sample, which is equal on all ranks.
 struct Sample {
-  double us = 0;      ///< per call, on the slowest rank
-  bool late = false;  ///< the time limit has passed
+  double us = 0;      ///< time of a call on the slowest rank
+  bool late = false;  ///< whether the time limit has passed
 };
 using Sampler = std::function<Sample(std::size_t call, const Look&)>;
 
-/// The index of a call, and microseconds.
+/// The index of a call, and its time in microseconds.
 struct CallTime {
   std::size_t index = 0;
   double us = 0;
 };
 
 struct Halving {
-  /// All sampled calls: those with the longest samples first, and of these the fastest first.
+  /// All sampled calls, sorted by the length of their last sample, longest first, and then by time.
   std::vector<CallTime> times;
-  /// Call 0 in full samples, before and after all others: how much the machine drifted.
+  /// Times of call 0 in full samples before and after all others, to show how much the machine
+  /// drifted.
   double first_us = 0, last_us = 0;
-  bool late = false;  ///< ended early
+  bool late = false;  ///< whether the time limit ended it early
 };
 
-/// `predicted_us`: per call, 0 where it has none. Tuned plans are compared with call 0. `sample` is
-/// called in the same order on all ranks, if it returns the same
-/// everywhere.
+/// `predicted_us`: one per call, 0 if unknown. Call 0 is the plan that others are compared with. If
+/// `sample` returns the same on all ranks, all ranks call it in the same order.
 Halving fastest_of(std::span<const double> predicted_us, const Sampler& sample);
 
 }  // namespace tilelace::plan

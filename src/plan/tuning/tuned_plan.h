@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan that a table of measurements gives for a problem.
+// The plan for a problem from a table of measured plans.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,15 +16,15 @@ double size_factor(std::int64_t a, std::int64_t b);
 /// up.
 double tuning_distance(const Problem& row, const Problem& asked);
 
-/// Beyond this distance predictions are as good (docs/tuning.md has the figures).
+/// Rows beyond this distance are no better than predictions (figures in docs/tuning.md).
 inline constexpr double kFarthestRow = 0.25;
 
 /// Whether the table, or one chained to it, has a row of exactly this problem for this machine.
 bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 
-/// The plan of the problem's own row, in this table or one chained to it. Without such a row: of
-/// the plans that have kind and tile of the nearest row, the one with the fastest prediction; plans
-/// with the row's walk and split-k go first. The reason names the row. None if no row is near
+/// The plan of the problem's own row, in this table or one chained to it. If there is no such row:
+/// among the plans with the kind and tile of the nearest row, the best predicted one, where plans
+/// with the row's walk and split-k are preferred. The reason names the row. None if no row is near
 /// or no table is for this machine. The result is always one of the planner's own candidates.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
 

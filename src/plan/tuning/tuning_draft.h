@@ -10,18 +10,19 @@
 
 namespace tilelace::plan {
 
-/// Fields of a row besides its problem and its plan.
+/// Fields of a row other than its problem and its plan.
 struct TunedTimes {
-  double us = 0;            ///< of the plan, the fastest
-  double predicted_us = 0;  ///< measured, of the planner's own choice; 0: not timed
+  double us = 0;            ///< time of the row's plan
+  double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
   std::size_t plans = 0;    ///< number of timed plans
   std::string commit = {};  ///< commit of the build
 };
 
 class TuningDraft {
  public:
-  /// For these GPUs. `bytes`: an existing file, to be continued; if it is for other GPUs or another
-  /// set of kernels, it is replaced, and `note` says so. Errors: usage (no table).
+  /// A table for these GPUs. `bytes`: an existing file, which is continued. If that is for other
+  /// GPUs or another set of kernels, it is replaced, and `note` says so. Errors: usage (not a
+  /// table).
   TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes = "");
   TuningDraft(TuningDraft&&) noexcept;
   TuningDraft& operator=(TuningDraft&&) noexcept;
@@ -39,7 +40,7 @@ class TuningDraft {
   /// Adds rows of another file that this one does not have. Errors: usage (no table, other GPUs or
   /// kernels). Returns how many.
   std::size_t merge(const std::string& other, const std::string& bytes);
-  /// The whole file, one row per line.
+  /// The text of the file, with one row per line.
   [[nodiscard]] std::string text() const;
 
  private:

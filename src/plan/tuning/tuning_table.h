@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured plans as data: the fastest plan of each problem on one kind of GPU. A JSON file
-// (docs/tuning.md has its fields).
+// A table of measured plans: the fastest plan of each problem on one kind of GPU. Its file is JSON
+// (fields in docs/tuning.md).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,28 +18,28 @@ namespace tilelace::plan {
 /// The most bytes of a table's file.
 inline constexpr std::size_t kMostTuningBytes = std::size_t{64} << 20U;
 
-/// The GPUs that were measured. The name is for people; the fields after it are compared.
+/// The GPUs that were measured. The name is only for readers; the other fields are compared.
 struct TunedDevice {
   std::string name;
   std::string architecture;  ///< name in kArchitectures
   int multiprocessors = 0;
-  double memory_gbps = 0;  ///< of its memory, by clock and bus width; 0: unknown
+  double memory_gbps = 0;  ///< rate of its memory, from clock and bus width; 0: unknown
 
-  /// Whether times of this device hold for the machine: memory rates may differ by a tenth, and are
-  /// compared where both are known.
+  /// Whether times of this device are valid for the machine. Memory rates may differ by a tenth;
+  /// they are compared if both are known.
   [[nodiscard]] bool fits(const Machine&) const;
 };
 
-/// Whether two rates of memory, in GB/s, are of one kind of GPU; 0: unknown, which fits all.
+/// Whether two memory rates, in GB/s, can be of the same kind of GPU; 0: unknown, which fits all.
 bool same_memory(double gbps, double other_gbps);
 
-/// "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
+/// The device as text: "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
 std::string said_of(const TunedDevice&);
-/// The device of a machine of GPUs.
+/// The kind of GPU that a machine has.
 TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {
-  Problem problem;  ///< what plans depend on: op, ranks, m, n, k, dtype, swiglu or not
+  Problem problem;  ///< only what plans depend on: op, ranks, m, n, k, dtype, and whether swiglu
   Plan plan;        ///< with its kernel
   std::string kind;
   double us = 0;
@@ -63,13 +63,13 @@ class TuningTable {
   /// A table whose rows count where this one has none nearer; null: none.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
-  /// Whether its times hold for such a machine, if calls may use all of it.
+  /// Whether its times are valid for this machine. Calls must be allowed to use whole GPUs.
   [[nodiscard]] bool fits(const Machine& machine) const { return device.fits(machine); }
-  /// Compared between ranks: hash of all chained tables; 0: no table.
+  /// Hash of all chained tables, to be compared between ranks; 0: no table.
   [[nodiscard]] std::uint64_t digest_of_all() const;
 };
 
-/// Version of this build's set of kernels: times of another set do not hold.
+/// Version of this build's set of kernels. Times of another set are not valid.
 std::string kernel_set();
 /// The same of products grouped by expert, whose rows name it.
 std::string grouped_kernel_set();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When rows of peers arrive, by transport, and how waiting for them delays a GEMM. Used by plans of
-// ag_gemm.
+// Predicts when rows of peers arrive, by transport, and how waiting for them delays a GEMM. For
+// plans of ag_gemm.
 #pragma once
 #include "plan/base/hardware.h"
 #include "schedule/rows.h"
@@ -26,12 +26,12 @@ struct Gathering {
   }
 };
 
-/// When the first `chunks` chunks (0: all) of the `peer`-th arriving shard (1: the first) are here,
-/// counted from the start of the transfers, if nothing else runs.
+/// Time from the start of the transfers until the first `chunks` chunks (0: all) of the `peer`-th
+/// arriving shard (1: the first) have arrived, if nothing else runs.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);
 
-/// Time of a call whose GEMMs take `products_us` alone. Shards are walked in order of arrival, own
-/// first, the first `apart` of them one after the other and the others together.
+/// Time of a call whose GEMMs alone take `products_us`. Shards are walked in order of arrival, the
+/// own one first: the first `apart` of them one after the other, the others together.
 double gathered_us(const Hardware&, const Gathering&, double products_us, int apart);
 
 }  // namespace tilelace::plan

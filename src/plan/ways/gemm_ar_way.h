@@ -17,22 +17,23 @@ struct GemmArWay {
   std::int64_t block_rows = 1;  ///< rows of each shard that are walked before any later ones
   int lag = 1;                  ///< columns of tiles by which own tiles follow remote ones
   double predicted_us = 0;
-  bool by_columns = false;  ///< an owner has columns of all rows (one block); else rows
+  bool by_columns = false;  ///< true: an owner has columns of all rows (one block); false: rows
 };
 
-/// Number of tiles; each is a worker's (a cluster's).
+/// Number of tiles. Each is computed by one worker (a cluster).
 int tiles_of(const GemmArWay&, const Problem&);
 
-/// Errors: usage (another op, an invalid problem, more ranks than its kernels support).
+/// Throws unless this is a valid gemm_ar. Errors: usage (another op, an invalid problem, more ranks
+/// than kernels support).
 void require_gemm_ar(const Problem&);
 
 /// All possible plans for a problem of Op::gemm_ar, fastest prediction first; empty if no tile fits
 /// the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
 std::vector<GemmArWay> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
-/// How long partials of the second half of every owner's columns are held back where all tiles end
-/// together: the links first carry the first half, whose results then travel while the second
-/// half's partials arrive and are added.
+/// If all tiles end at the same time: how long to hold back the partials of the second half of
+/// every owner's columns. The links then carry the first half first, and its results travel while
+/// the second half's partials arrive and are added.
 double gemm_ar_hold_us(const Problem&, const GemmArWay&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);
@@ -40,7 +41,7 @@ schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);
 /// Flags per slot on each rank: for partials and for finished tiles.
 constexpr std::int64_t kGemmArFlags = 2 * kMaxPartialFlags;
 
-/// Bytes per slot on each rank, for every plan: partials, and results where they are staged.
+/// Bytes per slot on each rank, enough for every plan: partials, and results if they are staged.
 std::int64_t gemm_ar_staging_bytes(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_rs on GPUs by methods of other libraries: partials are copied to their owner shard by shard,
-// added in the owner's memory, or passed around a ring. Only when asked for.
+// added in the owner's memory, or passed around a ring. Used only when asked for.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,26 +16,27 @@ namespace tilelace::plan {
 using schedule::HandWay;
 
 struct HandedPartialsWay {
-  GemmPlan gemm;  ///< way `copied`: for the rows of the largest shard; one launch per shard
+  GemmPlan gemm;  ///< method `copied`: for the largest shard, launched once per shard
   HandWay way = HandWay::copied;
   std::int64_t chunk_rows = 1;  ///< rows per CTA and flag
   double predicted_us = 0;
 };
 
-/// Number of tiles of one launch; each is a worker's (a cluster's).
+/// Number of tiles of one launch. Each is computed by one worker (a cluster).
 int tiles_of(const HandedPartialsWay&, const Problem&);
 
-/// Its words in the public plan: medium push, unfused add, unfused store over the ring.
+/// How the public plan describes a method: medium push, unfused add, or unfused store over the
+/// ring.
 Path path_of(HandWay);
 RouteKind route_of(HandWay);
 Transport transport_of(HandWay);
-/// "copied", "added", "ring".
+/// The method's name: "copied", "added" or "ring".
 std::string_view name_of(HandWay);
 
 /// The method that these options ask for, if any. Errors: usage (not a gemm_rs, or options that do
 /// not go together).
 std::optional<HandWay> asked_way(const Problem&, const PlanOptions&);
-/// The method of a gemm_rs plan with these words, if any.
+/// The method of a gemm_rs plan with these properties, if any.
 std::optional<HandWay> way_of(Op, Path, RouteKind, Transport);
 
 /// All legal plans, fastest prediction first. Errors: usage (not a gemm_rs, too many ranks, n or k
@@ -46,12 +47,12 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem&, HandWay,
 /// The schedule of the kernel after the GEMM.
 schedule::ReduceRows hand_rows_schedule(const Problem&, const HandedPartialsWay&, int rank);
 
-/// The most roundings of a partial, or of a sum of some, on its way.
+/// How often at most a partial, or a sum of some partials, is rounded on its way.
 int roundings_of(HandWay, int ranks);
 
-/// Bytes per slot on each rank, for every method: partials, and after them what arrives.
+/// Bytes per slot on each rank, enough for every method: own partials, then arriving ones.
 std::int64_t gemm_hand_staging_bytes(const Problem&);
-/// Way `copied`: bytes from one source's partial to the next one in the slot.
+/// Method `copied`: bytes from the partial of one source to that of the next in the slot.
 std::int64_t copied_pitch(const Problem&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs whose ranks keep their partials: whole tiles are summed by the switch or by ranks
-// that pull them. The GEMM, and the needs in a slot.
+// gemm_ar on GPUs where ranks keep their partials: the NVLink switch sums whole tiles, or ranks
+// that pull them do. The GEMM, and what it needs in a slot.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,8 +10,9 @@
 
 namespace tilelace::plan {
 
-/// Tiles go to the own slot. Transport pull: one-shot, every rank sums each whole tile for itself;
-/// two-shot, each rank sums an equal part for all. Transport multimem: the switch sums such parts.
+/// A rank stores its tiles in its own slot. Transport pull: in one-shot every rank sums each whole
+/// tile for itself; in two-shot each rank sums an equal part for all. Transport multimem: the
+/// switch sums such parts.
 struct KeptPartialsWay {
   GemmPlan gemm;
   /// If results are in memory that all ranks can reach, a call is two-shot, directly to them: on
@@ -21,19 +22,19 @@ struct KeptPartialsWay {
   double predicted_us = 0;
 };
 
-/// Number of tiles; each is a worker's (a cluster's).
+/// Number of tiles. Each is computed by one worker (a cluster).
 int tiles_of(const KeptPartialsWay&, const Problem&);
 
 /// All possible plans of transport pull for a problem of Op::gemm_ar, fastest prediction first.
-/// One-shot only on two ranks, where it moves no more. Errors: usage (not a gemm_ar, n or k not a
-/// multiple of 8, no rows).
+/// One-shot only on two ranks, where it moves no more bytes than two-shot. Errors: usage (not a
+/// gemm_ar, n or k not a multiple of 8, no rows).
 std::vector<KeptPartialsWay> gemm_sums_candidates(const Problem&, const GemmMachine& = {});
 /// The same for transport multimem.
 std::vector<KeptPartialsWay> gemm_multimem_candidates(const Problem&, const GemmMachine& = {});
 
-/// Bytes per slot on each rank, for every plan: partials, which the sums replace.
+/// Bytes per slot on each rank, enough for every plan: partials, which the sums replace.
 std::int64_t gemm_sums_staging_bytes(const Problem&);
-/// Counts beside each slot, for every plan.
+/// Counts beside each slot, enough for every plan.
 std::int64_t gemm_sums_counts(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

@@ -17,18 +17,18 @@ namespace tilelace::plan {
 struct UnfusedSumWay {
   GemmPlan gemm;
   /// `pull`: every rank reads what it needs, for gemm_ar all rows. `store` (gemm_ar): every rank
-  /// reads its rows and writes their sum to all peers: less traffic, one more wait. `push`: a
-  /// collective of the partials (schedule/exchange.h).
+  /// reads its own rows and writes their sum to all peers, which takes less traffic and one more
+  /// wait. `push`: a collective of the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
-  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: with one flag
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: rows per flag
   double predicted_us = 0;
   /// Transport push of gemm_ar: 1, one-shot: every rank sums all rows; 2, two-shot: each sums its
   /// own and sends the sum to all. (Its chunks are the collective's, not chunk_rows.)
   int shots = 1;
-  bool lines = false;  ///< transport push: as lines, else as chunks
+  bool lines = false;  ///< transport push: true: as lines; false: as chunks
 };
 
-/// Number of tiles; each is a worker's (a cluster's).
+/// Number of tiles. Each is computed by one worker (a cluster).
 int tiles_of(const UnfusedSumWay&, const Problem&);
 
 /// All legal plans for a problem of Op::gemm_rs or gemm_ar, fastest prediction first. Errors: usage
@@ -44,16 +44,16 @@ int reduce_ctas(const UnfusedSumWay&);
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
-/// For transport push: a rank's partial as the collective's call, and the collective's plan. The
-/// machine is the same for all ranks.
+/// For transport push: the collective's call, whose input is a rank's partial, and the collective's
+/// plan. The machine is the same for all ranks.
 CollectiveCall pushed_sum(const Problem&, int rank);
 CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
-/// Bytes that a rank's partial takes in a slot; pushed data lies behind it.
+/// Bytes that a rank's partial takes in a slot. Pushed data follows it.
 std::int64_t partial_bytes(const Problem&);
 
-/// Per slot on each rank for calls up to the problem's m: bytes of data, and bytes of words that
-/// carry their call's number.
+/// Needs per slot on each rank for calls of up to the problem's m: bytes of data, and bytes of
+/// words that carry their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
 std::int64_t gemm_reduce_line_bytes(const Problem&);
 

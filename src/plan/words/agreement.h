@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all ranks of a call must agree on, as bytes. Calls that differ in the problem, a
-// choice of the plan, or their kind have different bytes. A call's header has their
-// hash.
+// All that the ranks of a call must agree on, as bytes. Calls that differ in the problem, a choice
+// of the plan, or their kind have different bytes. The call's header contains a hash of the bytes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,13 +11,13 @@ namespace tilelace::plan {
 
 /// Properties of a call that are neither in the problem nor in the plan.
 struct CallKind {
-  bool collective = false;  ///< the collective alone
-  std::uint64_t out = 0;    ///< GPU ranks: where peers reach the result; 0: nowhere
+  bool collective = false;  ///< the call is only the op's collective
+  std::uint64_t out = 0;    ///< GPU ranks: where peers can reach the result; 0: nowhere
 
   bool operator==(const CallKind&) const = default;
 };
 
-/// Eight bytes per number; lists and texts with their length first. Predictions are left out.
+/// Eight bytes per number; lists and texts begin with their length. Predictions are left out.
 std::string call_bytes(const Problem&, const Plan&, const CallKind& = {});
 /// The bytes of the plan alone.
 std::string choice_bytes(const Plan&);
