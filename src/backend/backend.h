@@ -19,8 +19,7 @@
 
 namespace tilelace {
 
-/// Which part of a call runs: all of it, its GEMM alone (no communication), or its collective
-/// alone.
+/// Which part of a call runs: the whole call, only its GEMM, or only its collective.
 enum class Part : std::uint8_t { whole, gemm, collective };
 
 /// What prepare gets for one problem: the problem, the plan for its largest m, and the weights.
@@ -30,7 +29,7 @@ struct PreparedCall {
   std::vector<TensorView> weights;
 };
 
-/// Whether a prepare replaces or keeps what was prepared before.
+/// What happens in a prepare to earlier preparations: they are replaced (`goes`) or kept (`stays`).
 enum class Before : std::uint8_t { goes, stays };
 
 /// Memory of equal size on every rank, which every rank can reach: rank r's part is at base + r *
@@ -54,14 +53,15 @@ class RankMemory {
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 };
 
-/// What ranks must agree on in a collective inside another call, beside the collective itself.
+/// For a collective inside another call: what ranks must agree on in addition to the collective.
 struct Within {
-  std::string_view name;  ///< of the other call
+  std::string_view name;  ///< name of the other call
   std::string words;
   /// Null, or a word in the rank's memory that must be equal on all ranks. It is read in stream
-  /// order and travels in the headers, so that no rank writes a result where it differs.
+  /// order and sent in the headers, so that no rank writes a result if the words differ.
   const std::int32_t* word = nullptr;
-  /// Null, or a word that is not 0 if this rank's call is wrong. CPU ranks check before the call.
+  /// Null, or a word that is not 0 if this rank's call is wrong. (CPU ranks check that before the
+  /// call.)
   const std::int32_t* wrong = nullptr;
 };
 
@@ -73,20 +73,21 @@ class Backend {
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual Machine machine() const = 0;
-  /// Collective: makes staging for all calls up to their m, packs the weights, starts the workers.
-  /// With a refusal this rank only tells its peers why it cannot prepare; they get an error.
+  /// Collective: allocates staging for all calls up to their m, packs the weights and starts the
+  /// workers. If `refusal` is not empty, this rank only tells its peers why it cannot prepare, and
+  /// they get an error.
   virtual void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) = 0;
   /// Collective, except Part::gemm. Throws Error; after a usage error all ranks are still in step.
-  /// GPU ranks only enqueue: later errors are thrown by the next call or synchronize.
+  /// GPU ranks only enqueue the call; the next call or synchronize throws its later errors.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
   /// Collective, once: allocates the staging of collectives; a refusal works as in prepare.
   virtual void prepare_collectives(std::string_view refusal) = 0;
   /// Collective, as run. Checks the arguments; prepares collectives on the first call. Errors: as
   /// run.
   virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
-  /// A collective inside another call. As collect.
+  /// As collect, for a collective inside another call.
   virtual void collect_within(const Within& call, Collective, const CollectiveArgs&) = 0;
-  /// What this rank does of a mixture of experts by itself.
+  /// The passes of mixtures of experts, which each rank runs alone.
   virtual MoePasses& moe_passes() = 0;
   /// Says how collect would run this collective. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
@@ -97,7 +98,7 @@ class Backend {
                                              const CollectiveOptions&) const = 0;
   /// Replaces a call that this rank cannot make: the peers get the reason instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
-  /// The same for a collective, where collectives have their own headers.
+  /// The same for a collective, since on GPUs collectives have their own headers.
   virtual void refuse_collective(std::string_view reason, void* stream) { refuse(reason, stream); }
   /// Waits until the work in the stream is done, at most bound_s, and throws its errors.
   virtual void synchronize(void* stream, double bound_s) = 0;
@@ -105,14 +106,14 @@ class Backend {
   virtual ReachableMemory allocate(std::size_t bytes) = 0;
   /// Zero-filled, aligned to 256 bytes. Local. Error: system.
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
-  /// What the checked mode found.
+  /// The findings of the checked mode.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
   /// The link to a peer. GPU ranks choose it in their first prepare. Error: usage (before that).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
 
   // For GPU ranks only.
 
-  /// Plans come from this table from now on; it must fit the machine. Local.
+  /// Uses this table for plans from now on. The table must fit the machine. Local.
   virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
   /// The device's name, from the driver.
   [[nodiscard]] virtual std::string device_name() const { return ""; }
@@ -124,7 +125,7 @@ class Backend {
   }
 };
 
-/// State that checked ranks of one process share; null when the mode is off.
+/// State that the checked ranks of a process share; null if the checked mode is off.
 class CheckedGroup;
 std::shared_ptr<CheckedGroup> make_checked_group(int ranks, int workers);
 
@@ -137,11 +138,12 @@ std::unique_ptr<MoePasses> make_cpu_moe_passes();
 /// The passes on the GPU that has the tensors. Errors: usage (a build without CUDA).
 std::unique_ptr<MoePasses> make_gpu_moe_passes();
 
-/// The device of a rank whose options name none: the only one that this process sees, or the one
-/// with this number. Errors: usage (no such device, a build without CUDA), system (no driver).
+/// The device of a rank whose options name no device: the only one that this process sees, or the
+/// one with this number. Errors: usage (no such device, a build without CUDA), system (no driver).
 int cuda_device_of(int local_rank);
 
-/// For ranks whose tensors are on options.device_index. The group must outlive the backend.
+/// The backend of a rank whose tensors are on options.device_index. The group must outlive the
+/// backend.
 /// Errors: usage (no such device or one of another architecture, a build without CUDA), system.
 std::unique_ptr<Backend> make_cuda_backend(comm::Group&, const CommunicatorOptions&);
 

@@ -26,11 +26,12 @@ class CallTimer {
   virtual ~CallTimer() = default;
 
   [[nodiscard]] virtual void* stream() const = 0;
-  /// Captures `calls` calls as graph `number`; `call` gets their index. Errors: system, the calls'.
+  /// Captures `calls` calls as graph `number`; `call` makes the call of a given index. Errors:
+  /// system, and those of the calls.
   virtual void capture(std::size_t number, int calls, const std::function<void(int)>& call) = 0;
-  /// Enqueues `load` replays to warm up and `timed` more between two events. Error: system.
+  /// Enqueues `load` replays to warm up, then `timed` replays between two events. Error: system.
   virtual void replay(std::size_t number, int load, int timed) = 0;
-  /// Time of the timed replays together, once the stream is done. Error: system.
+  /// Time of all timed replays together; the stream must be done. Error: system.
   [[nodiscard]] virtual double timed_us() const = 0;
   /// Drops the graphs.
   virtual void clear() = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether this build can run CUDA ranks. Defined in cuda/ or, in builds without it, in stub/.
+// Whether CUDA ranks can run here. Defined in cuda/ or, in builds without CUDA, in stub/.
 #pragma once
 #include <string>
 

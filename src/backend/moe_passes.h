@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts between its collectives: passes over one rank's memory, in stream order.
-// Nothing in it waits for another rank, and on GPUs nothing for the host.
+// The passes of a mixture of experts between its collectives. They work on one rank's memory, in
+// stream order. No pass waits for another rank, and on GPUs none waits for the host.
 #pragma once
 #include "schedule/moe_map.h"
 #include "tilelace/moe.h"
 
 namespace tilelace {
 
-/// Writes the map of ids [m, top_k], but for its weights and, on GPUs, for the sources of rows.
+/// Writes the map of ids [m, top_k], except its weights and, on GPUs, its sources of rows.
 struct MapPass {
   schedule::MoeMap shape;
   const void* ids = nullptr;
@@ -17,7 +17,8 @@ struct MapPass {
 };
 
 /// rows[r] = x[source_of[r] / top_k] for all rows of the map, times its weight in fp32 if
-/// `weighted`. On GPUs this pass, which runs on all multiprocessors, writes source_of of the map.
+/// `weighted`. On GPUs this pass also writes the map's source_of, since it runs on all
+/// multiprocessors.
 struct PermutePass {
   schedule::MoeMap shape;
   std::int32_t* map = nullptr;
@@ -27,8 +28,8 @@ struct PermutePass {
   void* stream = nullptr;
 };
 
-/// out[t] = the sum in fp32 of rows[row_of[t, slot]] in the order of slots, where there is a row,
-/// and then of add[t - first]; rounded once. Sums begin with 0.
+/// out[t] = the sum in fp32 of rows[row_of[t, slot]] over the slots that have a row, in the order
+/// of slots, plus add[t - first]; rounded once. Sums begin with 0.
 struct SlotSumPass {
   schedule::MoeMap shape;
   const std::int32_t* map = nullptr;
@@ -47,14 +48,15 @@ class MoePasses {
   virtual ~MoePasses() = default;
 
   virtual void make_map(const MapPass&) = 0;
-  /// Puts weights [m, top_k] into the map.
+  /// Copies weights [m, top_k] into the map.
   virtual void keep_weights(const schedule::MoeMap&, const float* weights, std::int32_t* map,
                             void* stream) = 0;
   virtual void permute(const PermutePass&) = 0;
-  /// The arguments are checked already, except for the values in `begins` and `sources`.
+  /// The caller has checked the arguments, except for the values in `begins` and `sources`.
   virtual void grouped_gemm(const GroupedGemmArgs&) = 0;
   virtual void sum_slots(const SlotSumPass&) = 0;
-  /// Makes scratch for products with this k, before they are called. May throw std::bad_alloc.
+  /// Allocates scratch memory for products with this k, before they are called. May throw
+  /// std::bad_alloc.
   virtual void prepare(std::int64_t k) = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreement on the host: every rank prepares, or makes, the same calls, or says why it cannot.
+// Agreement on the host: checks that every rank prepares, or makes, the same calls. A rank may
+// instead say why it cannot.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -12,7 +13,8 @@
 
 namespace tilelace {
 
-/// The first line in which two lists differ, from each: a whole model's list would hide it.
+/// The first line in which two lists differ, from each list. The whole list of a model would hide
+/// the difference.
 inline std::pair<std::string_view, std::string_view> first_difference(std::string_view a,
                                                                       std::string_view b) {
   while (true) {
@@ -26,7 +28,7 @@ inline std::pair<std::string_view, std::string_view> first_difference(std::strin
   }
 }
 
-/// Gathers each rank's text, however long, in pieces. A piece begins with '+' if another follows,
+/// Gathers each rank's text, of any length, in pieces. A piece begins with '+' if another follows,
 /// else with '.'.
 inline std::vector<std::string> gather_texts(comm::Group& group, std::string_view mine,
                                              double timeout_s) {
@@ -45,9 +47,9 @@ inline std::vector<std::string> gather_texts(comm::Group& group, std::string_vie
   return all;
 }
 
-/// `mine` must be equal on every rank. With a refusal this rank only tells its peers why. `name`:
-/// "prepare", or the op that is called. Collective. Errors: usage (on every rank that did not
-/// refuse), peer, timeout.
+/// Requires that `mine` is equal on every rank. If `refusal` is not empty, this rank only tells its
+/// peers why it refuses. `name`: "prepare", or the op that is called. Collective. Errors: usage (on
+/// every rank that did not refuse), peer, timeout.
 inline void agree_on_calls(comm::Group& group, std::string_view name, std::string_view mine,
                            std::string_view refusal, double timeout_s) {
   const std::string_view verb = name == "prepare" ? name : "call";

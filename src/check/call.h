@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call for the checker: its description, every rank's schedule, and how its memory is divided
+// One call for the checker: its description, the schedule of every rank, and how memory is divided
 // into cells.
 #pragma once
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace tilelace::check {
 /// (schedule/gather_tiles.h, reduce_tiles.h). The defaults are the walk of CPU ranks.
 struct WalkSpec {
   int apart = -1;                 ///< by shard: shards walked one after the other; -1: all
-  std::vector<int> joins = {};    ///< apart 0: tiles after which each peer's shard joins, in order
+  std::vector<int> joins = {};    ///< apart 0: tiles before each peer's shard joins, in order
   bool whole = false;             ///< ag_gemm: tiles over all rows as one matrix; transport store
-  bool across = false;            ///< whole walk: its rows are columns of the result
+  bool across = false;            ///< whole walk: the walk's rows are columns of the result
   std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
   bool together = false;          ///< gemm_rs: remote shards are walked together
   bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;
-  int wide = 1 << 20, deep = 1;  ///< of a block: schedule::GemmOrder
+  int wide = 1 << 20, deep = 1;  ///< extents of a block (schedule::GemmOrder)
 
   bool operator==(const WalkSpec&) const = default;
 };
@@ -34,7 +34,7 @@ struct WalkSpec {
 struct CallSpec {
   Op op = {};
   std::int64_t m = 0;
-  std::vector<std::int64_t> rows;  ///< of each shard; empty: split evenly, remainder first
+  std::vector<std::int64_t> rows;  ///< rows of each shard; empty: split evenly, remainder first
   std::int64_t cols = 1;           ///< ag_gemm: 0 is the gather alone
   int tile_m = 128;
   std::int64_t chunk_rows = 128;
@@ -46,21 +46,21 @@ struct CallSpec {
   int blocks = 1;
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: blocks are multiples of this many rows
-  /// gemm_rs, gemm_ar: sums after the GEMM (schedule/reduce_rows.h), one unit per row. Transport
-  /// pull or store (two-shot); sums that are pushed are collectives. Tiles do not matter: the GEMM
-  /// is one step.
+  /// gemm_rs, gemm_ar: the sum follows the GEMM (schedule/reduce_rows.h), with one unit per row.
+  /// Transport pull or store (two-shot); pushed sums are checked as collectives. Tiles do not
+  /// matter, since the GEMM is one step.
   bool unfused = false;
-  /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h);
-  /// transport and route do not matter.
+  /// Unfused gemm_rs: partials are handed to their owners by this method (schedule/hand_rows.h).
+  /// Transport and route do not matter.
   std::optional<schedule::HandWay> hand;
-  int shots = 1;        ///< multimem: 1 one-shot, 2 two-shot
-  bool direct = false;  ///< multimem, two-shot: sums go directly to the peers' results
-  /// Fused gemm_ar of GPUs (schedule/share_tiles.h): columns by which own tiles follow the others;
-  /// 0 for all other calls. Transport store; `blocks` are per shard.
+  int shots = 1;        ///< multimem: 1: one-shot; 2: two-shot
+  bool direct = false;  ///< multimem, two-shot: sums are stored directly in the peers' results
+  /// Fused gemm_ar of GPUs (schedule/share_tiles.h): number of columns by which own tiles follow
+  /// the others. 0 for all other calls. Needs transport store; `blocks` are per shard.
   int lag = 0;
-  bool by_columns = false;  ///< calls with lag: owners have columns of all rows; one block
+  bool by_columns = false;  ///< calls with lag: owners have columns of all rows, in one block
   WalkSpec walk;
-  /// A collective; then no field above is used.
+  /// If set, the call is this collective, and no field above is used.
   std::optional<ExchangeSpec> exchange = {};
 
   bool operator==(const CallSpec&) const = default;
@@ -71,7 +71,8 @@ std::string to_string(const CallSpec&);
 std::string_view name_of(const CallSpec&);
 std::ostream& operator<<(std::ostream&, const CallSpec&);
 
-/// The spec of a backend's schedule, so that CallPlan(spec_of(s), s.ranks(), s.workers) equals it.
+/// The spec of a backend's schedule: CallPlan(spec_of(s), s.ranks(), s.workers) has the same
+/// schedule.
 CallSpec spec_of(const schedule::AgGemm&);
 CallSpec spec_of(const schedule::GemmReduce&);
 
@@ -82,10 +83,10 @@ std::optional<std::string> legal(const CallSpec&, int ranks);
 /// copies. In all other calls workers wait for each other's data, so all of them must run.
 int min_resident(const CallSpec&, int workers);
 
-/// How many workers of a rank start before the copy role does.
+/// How many workers of a rank start before its copy role.
 int launched_first(const CallSpec&, int workers);
 
-/// Rows of a region, cut where any tile or chunk begins: every access covers whole cells.
+/// Rows of a region, cut where any tile or chunk begins, so that every access covers whole cells.
 class Cuts {
  public:
   explicit Cuts(Index rows);
@@ -103,7 +104,7 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-/// The kernels' own orders, and the same for more ranks than kernels support.
+/// The kernels' own types of orders, and the same for more ranks than kernels support.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
 using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;
@@ -138,15 +139,15 @@ class CallPlan {
     if (spec_.walk.pairs) return f(pairs_.at(r));
     return few() ? f(reduce_.at(r)) : f(many_reduce_.at(r));
   }
-  /// For a call by multimem.
+  /// This rank's schedule of a call by multimem.
   [[nodiscard]] const schedule::TileSums& switched(int rank) const {
     return switched_.at(static_cast<std::size_t>(rank));
   }
-  /// For a call with lag.
+  /// This rank's schedule of a call with lag.
   [[nodiscard]] const schedule::SharedTiles& shared(int rank) const {
     return shared_.at(static_cast<std::size_t>(rank));
   }
-  /// For a collective.
+  /// This rank's part of a collective.
   [[nodiscard]] const ExchangeCall& exchange(int rank) const {
     return exchanges_.at(static_cast<std::size_t>(rank));
   }
@@ -195,7 +196,7 @@ class CallPlan {
   int ranks_;
   int workers_;
   Index num_flags_ = 0;
-  bool numbered_ = false;  ///< partials are numbered
+  bool numbered_ = false;  ///< whether partials are numbered
   std::vector<Index> borders_;
   std::vector<GatherTiles> gather_;
   std::vector<ManyGatherTiles> many_gather_;
@@ -209,7 +210,7 @@ class CallPlan {
   std::vector<ExchangeCall> exchanges_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
-  std::vector<Cuts> in_, out_;  ///< of collectives
+  std::vector<Cuts> in_, out_;  ///< for collectives
 };
 
 }  // namespace tilelace::check

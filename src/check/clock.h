@@ -11,10 +11,10 @@ using Time = std::int32_t;
 using Clock = std::vector<Time>;
 
 void join(Clock& into, const Clock& other);
-/// The first actor of which `other` knows more than `known`; -1: none.
+/// The first actor about which `other` knows more than `known` does; -1: none.
 int first_beyond(const Clock& other, const Clock& known);
 
-/// What a flag carries besides its value: the actor that raised it, and when.
+/// What the checker keeps with a flag's value: the actor that raised it, and when.
 struct Release {
   int actor = -1;  ///< -1: never raised
   Time time = 0;
@@ -23,10 +23,11 @@ struct Release {
 /// The clocks of all actors. An actor's own entry grows at each release, which separates what it
 /// did before from what it did after.
 ///
-/// A release stores no clock. Each actor logs what it learned, in order, and how much of that came
-/// before each of its releases. Knowing actor@t implies everything learned with it, so a join up to
-/// actor@u only reads what that actor learned between t and u. If that is much, it reads one of the
-/// copies that actors make of their clocks from time to time, and the log after it.
+/// A release stores no clock. Instead each actor logs what it learns, in order, and how long the
+/// log was at each of its releases. Who knows an actor up to time t knows all that this actor had
+/// learned by then, so a join up to time u reads only the log between t and u. If that is long, it
+/// reads one of the copies that actors make of their clocks from time to time, and the log after
+/// the copy.
 class Clocks {
  public:
   explicit Clocks(std::size_t actors);
@@ -37,7 +38,7 @@ class Clocks {
     return actor < 0 || at(a).known[static_cast<std::size_t>(actor)] >= time;
   }
 
-  /// Lets time pass for actor a: an acquire of an earlier release does not cover what comes after.
+  /// Advances actor a's time: an acquire of an earlier release does not cover later steps.
   Release release(int a);
   void acquire(int a, Release r);
   /// Actor a learns what some actors knew at their releases.
@@ -45,20 +46,20 @@ class Clocks {
   /// Drops the log of what all actors know.
   void trim();
 
-  /// Entries kept, besides the actors' clocks.
+  /// Number of entries kept in addition to the actors' clocks.
   [[nodiscard]] std::size_t kept() const;
-  /// Entries of clocks read so far.
+  /// Number of clock entries read so far.
   [[nodiscard]] std::int64_t work() const { return work_; }
 
  private:
   /// How much an actor had learned at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< gaps in the log so far; between equal numbers it has none
+    std::uint32_t gap = 0;     ///< gaps in the log so far; equal numbers: no gap in between
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {
-    std::uint32_t learned = 0;  ///< entries of the log at that time
+    std::uint32_t learned = 0;  ///< length of the log at that time
     Clock known;
   };
   struct Actor {
@@ -68,7 +69,7 @@ class Clocks {
     std::deque<Copy> copies;
     Moment now;
     Time first = 0;
-    bool lost = false;  ///< something was learned that is not in the log
+    bool lost = false;  ///< whether something was learned that is not in the log
 
     [[nodiscard]] const Moment& moment(Time time) const {
       return moments[static_cast<std::size_t>(time - first)];

@@ -6,7 +6,7 @@
 
 namespace tilelace::check {
 
-/// Random numbers of the i-th case of a seed.
+/// Random numbers for the i-th case of a seed.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::int64_t i)

@@ -17,7 +17,8 @@ constexpr int kMaxCheckedRanks = 64;
 
 struct ExchangeSpec {
   Collective collective = {};
-  /// Units of the whole, or of each rank's part; all_to_all: from each rank to each, rank by rank.
+  /// Units of the whole tensor, or of each rank's part. all_to_all: from each rank to each rank, by
+  /// sender.
   std::vector<std::int64_t> units;
   int shots = 1;
   int workers = 1;
@@ -53,9 +54,10 @@ FlagName flag_name(const ExchangeCall&, Index flag);
 
 inline RowRange from(Index begin, RowRange rows) { return {begin, begin + rows.size()}; }
 
-/// Steps of a round, parcel by parcel: `at` is the parcel's place, `rows` are those of `in` or of
-/// `out`, `block` is the round (for lines, the shot). Verbs: push, reduce (a term of a sum), store,
-/// store_result (a sum to a peer), deliver; for lines put_line and take_line.
+/// Verbs that note the steps of a round, parcel by parcel. In a step `at` is the parcel's place,
+/// `rows` are rows of `in` or `out`, and `block` is the round (for lines, the shot). Verbs: push,
+/// reduce (a term of a sum), store, store_result (a sum to a peer), deliver; for lines put_line and
+/// take_line.
 template <class S, class Verbs, class Note>
 class NotedExchange : public NotedVerbs<Verbs, Note> {
  public:
@@ -115,7 +117,7 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   void note(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     note_(Step{verb, peer, owner, call_.lines ? shot : static_cast<int>(r.round), at, rows, -1});
   }
-  /// Notes that a peer's data is used; a call with lines first notes that the lines are taken.
+  /// Notes that a peer's data is used; with lines, first that the lines are taken.
   void collect(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     if (call_.lines) note(Verb::take_line, peer, owner, r, shot, at, rows);
     note(verb, peer, owner, r, shot, at, rows);
@@ -156,8 +158,8 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   Note note_;
 };
 
-/// Actor 0 sends the rank's headers and admits; actors 1 to s.workers run the exchange; any others
-/// only admit.
+/// Actor 0 sends the rank's headers and admits. Actors 1 to s.workers run the exchange. Other
+/// actors only admit.
 template <class S, class Verbs>
 void run_exchange_actor(const S& s, int actor, Verbs& v) {
   if (actor == 0) schedule::signal_headers(s.ranks, s.rank, v);
@@ -200,7 +202,7 @@ void each_access(const ExchangeCall& c, const Step& x, Emit&& emit) {
       each_input(c, rank, x.rows, emit);
       c.schedule.direct ? out(x.peer, place, true) : staged(x.peer, true);
       break;
-    case Verb::store_partial:  // used by mutants: a line without its epoch
+    case Verb::store_partial:  // only in mutants: a line without its epoch
     case Verb::put_line:
       if (x.block == 0) each_input(c, rank, x.rows, emit);
       emit(Access{Region::lines, x.peer, place, 0, 1, true});

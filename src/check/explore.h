@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs every role's list of every rank over consecutive calls. Lists are fixed and flags only grow,
-// so one greedy run decides whether there are deadlocks, and happens-before decides about races in
-// all other runs.
+// Runs the lists of every role of every rank over consecutive calls. Lists are fixed and flags only
+// grow, so one greedy run shows whether there are deadlocks, and its happens-before shows whether
+// any run has races.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -20,12 +20,12 @@ struct CheckConfig {
   std::vector<CallSpec> calls;
   int ranks = 1;
   int workers = 1;
-  int resident = 0;        ///< actors per rank that run at once, in launch order; 0: all
-  std::uint64_t seed = 0;  ///< order of actors; 0: rank 0 runs ahead as far as it can
+  int resident = 0;        ///< actors per rank that run at the same time, in launch order; 0: all
+  std::uint64_t seed = 0;  ///< seed of the order of actors; 0: rank 0 runs ahead as far as it can
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
   int lost = -1;           ///< the step of rank 0's copy role to leave out; -1: none
-  std::uint32_t idle = 0;  ///< calls since flags and lines were last raised
+  std::uint32_t idle = 0;  ///< number of calls since flags and lines were last raised
 
   bool operator==(const CheckConfig&) const = default;
 };
@@ -35,13 +35,13 @@ std::string to_string(const CheckConfig&);
 std::optional<std::string> legal(const CheckConfig&);
 
 struct CheckReport {
-  std::vector<Finding> findings;  ///< the first few; the run ends early if there are many
-  bool mutated = false;           ///< the mutant changed something
+  std::vector<Finding> findings;  ///< only the first few; the run ends early if there are many
+  bool mutated = false;           ///< whether the mutant changed anything
   std::int64_t steps = 0;
   std::int64_t tiles = 0;
   std::int64_t transfers = 0;
-  std::int64_t flags = 0;  ///< signals, with headers
-  std::int64_t work = 0;   ///< clock entries and cells that were read
+  std::int64_t flags = 0;  ///< number of signals, headers included
+  std::int64_t work = 0;   ///< number of clock entries and cells read
 };
 
 /// Throws a usage error unless legal.
@@ -50,11 +50,11 @@ CheckReport check(const CheckConfig& config);
 /// State that runs of the same calls share.
 struct PreparedCalls;
 
-/// Runs the same calls again and again, in other orders and with other numbers of resident actors.
-/// Once a run has ended without findings, further runs only look for deadlocks: every flag has one
-/// value at each wait in any order, so happens-before is the same, and with it races, lost and
-/// doubled work (a test tries this on thousands of lists, also broken ones). Runs with a mutant are
-/// always judged whole. Changed calls start anew.
+/// Runs the same calls many times, in different orders and with different numbers of resident
+/// actors. After one run without findings, further runs only look for deadlocks: each wait sees the
+/// same value of its flag in any order, so happens-before is the same, and so are races, lost and
+/// doubled work (a test shows this on thousands of lists, also faulty ones). Runs with a mutant are
+/// always checked in full. If calls change, checking starts again.
 class Checker {
  public:
   CheckReport check(const CheckConfig& config);

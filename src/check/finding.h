@@ -8,7 +8,7 @@ namespace tilelace::check {
 
 enum class FindingKind : std::uint8_t {
   deadlock,        ///< no actor can continue
-  race,            ///< two accesses, at least one a write, that no signal orders
+  race,            ///< two accesses to the same data, one of them a write, that no signal orders
   unwritten,       ///< a read of data that was not written in this call
   moved_twice,     ///< staging memory written twice in a call
   computed_twice,  ///< a result written a second time
@@ -16,8 +16,8 @@ enum class FindingKind : std::uint8_t {
   went_back,       ///< a signal that does not increase its flag
   early_result,    ///< a result written before all peers were known to be in the call
   misplaced,       ///< an access outside its region, or not along tiles and chunks
-  out_of_order,    ///< terms of a sum not in rank order, or not all of them
-  disagree         ///< ranks differ in what the call is
+  out_of_order,    ///< terms of a sum not in rank order, or some missing
+  disagree         ///< ranks make different calls
 };
 std::string_view name_of(FindingKind);
 

@@ -7,7 +7,8 @@
 
 namespace tilelace::check {
 
-/// Steps of every actor of a rank in a call; `run(actor, verbs)` calls the verbs; actor 0 copies.
+/// Records the steps of every actor of a rank in a call. `run(actor, verbs)` calls the verbs; actor
+/// 0 is the copy role.
 template <class Run>
 std::vector<StepList> lists_of(int workers, Run run) {
   std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);
@@ -22,7 +23,7 @@ std::vector<StepList> lists_of(int workers, Run run) {
   return lists;
 }
 
-/// The same for a collective, whose schedule may be mutated.
+/// The same for a collective, whose schedule a mutant may have changed.
 template <class S>
 std::vector<StepList> exchange_lists(int workers, const S& s, const ExchangeCall& call) {
   std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each verb reads and writes; one definition for the explorer and for the checked backend.
+// What each verb reads and writes, defined once for the explorer and for the CPU backend's checked
+// mode.
 #pragma once
 #include "check/step.h"
 
@@ -29,9 +30,9 @@ struct Access {
   Index col_begin = 0;
   Index col_end = 1;
   bool write = false;
-  Index round = -1;    ///< for a place that is written again in later rounds; -1: for others
-  int source = -1;     ///< rank whose data must be there; -1: any
-  bool input = false;  ///< the user's input, which results will replace
+  Index round = -1;    ///< the round, for a place that later rounds write again; else -1
+  int source = -1;     ///< rank whose data must be in the place; -1: any
+  bool input = false;  ///< input of the user that results will replace
 };
 
 template <class Emit>
@@ -78,7 +79,7 @@ void each_access(const schedule::AgGemm& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Where tiles run over the rows of all shards (`whole`), a tile reads own rows from the slot, too.
+/// If tiles run over the rows of all shards (`whole`), a tile reads own rows from the slot, too.
 template <class Order, class Emit>
 void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& emit) {
   if (x.verb == Verb::compute && s.walked() && s.order().whole)
@@ -146,7 +147,7 @@ void each_access(const schedule::GemmReduce& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Here each numbered partial is one row of `incoming`: the row of its number.
+/// Here each numbered partial is one row of `incoming`, and the number is the row.
 template <class Order, class Emit>
 void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& emit) {
   const auto place = [&](int rank, Index number, bool write) {
@@ -165,13 +166,14 @@ inline RowRange placed(RowRange own, Index place, RowRange rows) {
   return {begin, begin + rows.size()};
 }
 
-/// Size of region `incoming` at `rank`, in units, where partials are handed on (HandRows).
+/// Size, in units, of region `incoming` at `rank` if partials are handed on (HandRows).
 inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
 }
-/// Where these units are at that rank: in a ring at their own place, else apart for each source.
-/// The checker keeps terms apart even if they are added at one place, in any order.
+/// Where these units are at that rank: in a ring at their own place, else in an area for each
+/// source. The checker keeps terms of different sources apart even if memory adds them in one
+/// place.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
   return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
@@ -187,7 +189,8 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
     case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
     case Verb::store_partial:
       touch(Region::outgoing, s.rank, x.rows, false);
-      // What is added to must be written before the addition, and stay valid until it is done.
+      // The place that is added to must be written before the addition and stay valid until it is
+      // done.
       if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
       touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
       break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks at maps of mixtures of experts (schedule/moe_map.h), whoever made them.
+// Checks maps of mixtures of experts (schedule/moe_map.h) from any maker.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace tilelace::check {
 std::optional<std::string> wrong_in_map(const schedule::MoeMap&, std::span<const std::int64_t> ids,
                                         std::span<const std::int32_t> map);
 
-/// Mistakes of makers of maps, to see that wrong_in_map finds them.
+/// Mistakes that a maker of maps could make, to test that wrong_in_map finds them.
 enum class MapMutant : std::uint8_t {
-  unstable_order,  ///< two rows of an expert change places
-  late_prefix,     ///< an expert's rows begin one late
+  unstable_order,  ///< two rows of an expert are swapped
+  late_prefix,     ///< an expert's rows begin one row late
   dropped_row,     ///< a pair has no row
   doubled_row,     ///< two pairs have one row
   foreign_row,     ///< a pair without an expert here has a row
   unseen_id,       ///< an id that names no expert is not reported
-  stale_tail,      ///< sources beyond the last row
+  stale_tail,      ///< a source after the last row is not -1
   old_hash,        ///< the hash of other ids
 };
 inline constexpr std::array kMapMutants{MapMutant::unstable_order, MapMutant::late_prefix,
@@ -41,19 +41,19 @@ std::string_view name_of(MapMutant);
 /// Makes the mistake in a correct map; false if this map has no place for it.
 bool bend_map(MapMutant, const schedule::MoeMap&, std::span<std::int32_t> map);
 
-/// What a search of maps of the reference algorithm found.
+/// Result of checking many maps of the reference algorithm.
 struct MapSweep {
   std::int64_t maps = 0;
-  std::string finding;  ///< the first one, with its routing; empty: none
+  std::string finding;  ///< the first finding, with its routing; empty: none
 };
-/// All routings of up to 4 tokens, 3 experts and 2 choices, ids that name no expert among them, on
-/// all ranges of experts; then `random` ones.
+/// Checks all routings of up to 4 tokens, 3 experts and 2 choices, also with ids that name no
+/// expert, for all ranges of experts; then `random` random routings.
 MapSweep sweep_maps(std::int64_t random, std::uint64_t seed);
 
 struct MapMutantResult {
   MapMutant mutant{};
-  int applied = 0;  ///< maps that it changed
-  int caught = 0;   ///< those of them with a finding
+  int applied = 0;  ///< number of maps that the mutant changed
+  int caught = 0;   ///< number of these with a finding
 };
 /// Tries each mutant on random maps.
 std::vector<MapMutantResult> run_map_mutants();

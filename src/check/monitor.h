@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges the actors' steps as they happen: happens-before by vector clocks, cell by cell. Fed by
-// the explorer with recorded steps, and by the CPU backend's checked mode with real ones (under a
-// mutex).
+// Judges the actors' steps as they happen, by vector clocks (happens-before), cell by cell. The
+// explorer feeds it recorded steps; the CPU backend's checked mode feeds it real steps, under a
+// mutex.
 #pragma once
 #include <deque>
 #include <memory>
@@ -21,7 +21,7 @@ class Monitor {
  public:
   struct Setup {
     int ranks = 1;
-    int workers = 1;  ///< the most of any call
+    int workers = 1;  ///< the most workers of any call
     std::uint32_t first_epoch = 1;
     int slots = 2;           ///< or 1, for mutants
     int flag_slots = 2;      ///< or 1, for mutants
@@ -30,20 +30,20 @@ class Monitor {
   };
   explicit Monitor(const Setup& setup);
 
-  /// Each of the plan's actors begins and ends each call, in order. `ordered`: it begins this call
-  /// after all actors of its rank have ended the previous one (as streams and joins ensure).
+  /// Each actor of the plan begins and ends each call, in order. `ordered`: the actor begins this
+  /// call after all actors of its rank have ended the previous one (as streams and joins ensure).
   void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
                   bool ordered = true);
   /// `whole`: false if the actor gave up after an error: the call is then not judged further.
   void end_call(int actor, bool whole = true);
-  /// A step of this actor: waits and admit after they end, everything else before its effect is
-  /// visible.
+  /// A step of this actor. Waits and admit are reported after they end, all else before its effect
+  /// is visible.
   void on(int actor, const Step& step);
 
   [[nodiscard]] const std::vector<Finding>& findings() const { return findings_; }
   /// Number of findings, kept or not.
   [[nodiscard]] std::size_t num_findings() const { return num_findings_; }
-  /// Clock entries and cells read: the cost of a run, besides its steps.
+  /// Clock entries and cells read: the cost of a run apart from its steps.
   [[nodiscard]] std::int64_t work() const { return clocks_.work() + work_; }
   /// Clock entries kept from earlier calls; must not grow.
   [[nodiscard]] std::size_t kept() const { return clocks_.kept(); }
@@ -55,8 +55,8 @@ class Monitor {
     int writer = -1;  ///< last writer; -1: none
     Time time = 0;
     std::uint32_t step = 0;
-    int round = -1;   ///< for a place: the last round written
-    int reader = -1;  ///< for a place or an input that results replace: the last reader
+    int round = -1;   ///< for places: the last round written
+    int reader = -1;  ///< for places, and inputs that results replace: the last reader
     Time read = 0;
   };
   struct CallState {
@@ -73,9 +73,9 @@ class Monitor {
     const Step* step = nullptr;  ///< the step that is being judged
     std::uint32_t steps = 0;
     bool admitted = false;
-    int terms = 0;  ///< terms added so far to the current sum
+    int terms = 0;  ///< number of terms added to the current sum
   };
-  /// A flag or header: its value and who raised it, and the same for the value before.
+  /// A flag or header: its value and the actor that raised it, and both for the previous value.
   struct Word {
     std::uint32_t epoch = 0;
     std::uint32_t epoch_before = 0;
@@ -90,8 +90,8 @@ class Monitor {
     std::vector<Index> checked;  ///< by actor: the last call whose entry was checked
   };
 
-  /// The last reads of a rank's results, and the call that it has begun since. Between calls the
-  /// results are the user's.
+  /// The last reads of a rank's results, and the call that the rank has begun since. Between calls
+  /// the results belong to the user.
   struct Results {
     Index begun = -1;
     Clock reads;

@@ -7,7 +7,7 @@
 
 namespace tilelace::check {
 
-/// Small runs that together exercise every guard. Without a mutant none has a finding.
+/// Small runs that together use every guard of the protocol. Without a mutant none has a finding.
 std::vector<CheckConfig> mutant_scenarios();
 
 /// The same for collectives, which have their own slots and epochs.
@@ -15,13 +15,13 @@ std::vector<CheckConfig> exchange_scenarios();
 
 struct MutantResult {
   Mutant mutant = Mutant::none;
-  int applied = 0;      ///< scenarios in which it changed something
-  int caught = 0;       ///< those of them with a finding
-  std::string finding;  ///< the first one
+  int applied = 0;      ///< scenarios in which the mutant changed something
+  int caught = 0;       ///< number of these with a finding
+  std::string finding;  ///< the first finding
 };
 
-/// Tries each mutant on every scenario. Caught: at least one finding. A mutant that changes nothing
-/// is not caught.
+/// Tries each mutant on every scenario. A mutant is caught if there is at least one finding; a
+/// mutant that changes nothing is not caught.
 std::vector<MutantResult> run_mutants();
 
 }  // namespace tilelace::check

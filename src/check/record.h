@@ -9,7 +9,7 @@
 
 namespace tilelace::check {
 
-/// Steps of every actor of a rank in a call: copy, then each worker.
+/// Records the steps of every actor of a rank in a call: copy, then each worker.
 std::vector<StepList> record(const CallPlan& plan, int rank);
 
 /// A Monitor fed by several threads.
@@ -54,8 +54,8 @@ NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int act
   return {real, WatchNote{&shared, actor}};
 }
 
-/// The same for a collective's verbs by chunks: `run_exchange(s, w, v)`. Not for verbs by lines:
-/// nobody but the verbs themselves knows when a line has arrived.
+/// The same for a collective's verbs by chunks: `run_exchange(s, w, v)`. Not for verbs by lines,
+/// since only these verbs themselves know when a line has arrived.
 template <class S, class Verbs>
 NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
                                                     Verbs& real, SharedMonitor& shared, int actor) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: one verb call of a role as a value. The recorder stores it, mutants rewrite it and the
-// monitor judges it.
+// A step: one verb call of a role as a value. The recorder stores steps, mutants rewrite them and
+// the monitor judges them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,9 +24,9 @@ using schedule::Verb;
 struct Step {
   Verb verb = Verb::admit;
   int peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
-  int owner = -1;  ///< whose shard; -1: the tile straddles shards
+  int owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   int block = 0;
-  Index at = -1;  ///< the flag, the chunk, or the tile's index
+  Index at = -1;  ///< index of the flag, the chunk or the tile
   RowRange rows;
   Index col = -1;  ///< tiles only
 
@@ -36,17 +36,18 @@ struct Step {
 using StepList = std::vector<Step>;
 
 std::string_view name_of(Verb);
-/// For example `push chunk 1 rows 8..16 of shard 0, peer 2`. Flags are shown as numbers.
+/// The step as text: `push chunk 1 rows 8..16 of shard 0, peer 2`. Flags are shown as numbers.
 std::string to_string(const Step&);
 
-/// A flag by its meaning, and the rank that raises it.
+/// The meaning of a flag, and the rank that raises it.
 struct FlagName {
   std::string text;
   int from = -1;
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
-/// The name of a flag of a call with numbered partials; `of_source`: the most from one source.
+/// The name of a flag in a call with numbered partials. `of_source`: the most partials from one
+/// source.
 FlagName partial_name(Index of_source, Index flag);
 template <class Order>
 FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
@@ -54,7 +55,7 @@ FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
   return flag_name(static_cast<const schedule::GemmReduce&>(s), flag);
 }
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
-/// Here a count is one flag for each rank that adds to it: see record.cc.
+/// Here a count is represented by one flag for each rank that adds to it (record.cc).
 FlagName flag_name(const schedule::TileSums& s, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);
@@ -74,7 +75,7 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
 inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
   return {verb, peer, c.owner, 0, c.index, c.units, -1};
 }
-/// Roles of a CTA of a multimem call: two math groups, and the warps that sum.
+/// Number of roles of a CTA in a multimem call: two math groups, and the warps that sum.
 constexpr int kRolesOfSwitched = 3;
 /// Rows of a tile.
 struct SwitchedRows {
@@ -116,8 +117,8 @@ struct NoVerbs {
   void take(const auto&) {}
 };
 
-/// Forwards to other verbs and reports every call to `note(Step)`: waits after they end, everything
-/// else before it happens, so that nobody sees an effect before its report.
+/// Forwards calls to other verbs and reports each to `note(Step)`: waits after they end, all else
+/// before it happens, so that no actor sees an effect before its report.
 template <class Verbs, class Note>
 class NotedVerbs {
  public:

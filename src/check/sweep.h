@@ -9,20 +9,20 @@
 
 namespace tilelace::check {
 
-/// The i-th configuration of this seed: three calls of one or several ops and shapes; half of the
-/// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, no multiple of ranks). Some calls
-/// are collectives, which stand for sums that are pushed.
+/// The i-th configuration of this seed: three calls of one or several ops and shapes. Half of the
+/// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, not a multiple of ranks). Some
+/// calls are collectives, as pushed sums are.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
-/// A call of at most `workers` workers.
+/// A collective of at most `workers` workers.
 CallSpec random_collective(Dice&, int ranks, int workers);
 
 /// The same for collectives: three calls of one or several kinds and sizes, by chunks (up to three
 /// times around the ring) or lines, in place or direct, with uneven and empty parcels.
 CheckConfig random_exchange(std::uint64_t seed, std::int64_t i);
 
-/// All ways to run a shape: every possible route, transport and straddling; all or the fewest
-/// actors resident; rank 0 ahead or a random order. Three equal calls each.
+/// All ways to run a shape: with every possible route, transport and straddling; with all or the
+/// fewest actors resident; with rank 0 ahead or in random order. Each has three equal calls.
 std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers);
 
 struct SweepFailure {
@@ -32,7 +32,7 @@ struct SweepFailure {
 
 struct SweepSummary {
   std::int64_t configurations = 0;
-  std::int64_t mixed = 0;  ///< those of them with different calls
+  std::int64_t mixed = 0;  ///< number of these with different calls
   std::int64_t failed = 0;
   std::int64_t steps = 0;
   std::int64_t tiles = 0;
@@ -46,7 +46,8 @@ using SweepProgress = std::function<void(std::int64_t done)>;
 /// `progress` is called from time to time; may be empty.
 SweepSummary sweep(std::int64_t count, std::uint64_t seed, const SweepProgress& progress = {});
 
-/// Checks these with several threads; neighbours with the same calls share a Checker.
+/// Checks all configurations with several threads. Consecutive ones with the same calls share a
+/// Checker.
 SweepSummary check_all(const std::vector<CheckConfig>& all, const SweepProgress& progress = {});
 
 }  // namespace tilelace::check

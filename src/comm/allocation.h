@@ -8,7 +8,7 @@
 
 namespace tilelace::comm {
 
-/// Symmetric memory between the processes of a mesh: each makes a memfd and passes it to all
+/// Allocates symmetric memory for the processes of a mesh: each makes a memfd and passes it to all
 /// others. Collective. Errors: as Group::allocate; Failure if the ranks are no longer in the same
 /// call.
 std::shared_ptr<SymmetricMemory> allocate_over(SocketMesh& mesh, std::size_t bytes,

@@ -4,10 +4,10 @@
 
 namespace tilelace::comm {
 
-/// What each rank of a group keeps in symmetric memory from the start; zero at first.
+/// The page that each rank of a group has in symmetric memory. It is zero at first.
 struct ControlPage {
-  alignas(64) AbortWord abort;  ///< written once, by any rank
-  alignas(64) Flag leaving;     ///< written by its rank: 1 when its Group is being destroyed
+  alignas(64) AbortWord abort;  ///< written at most once, by any rank
+  alignas(64) Flag leaving;     ///< written by its own rank: 1 when the rank destroys its Group
 };
 
 }  // namespace tilelace::comm

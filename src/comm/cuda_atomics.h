@@ -37,19 +37,19 @@ struct CudaAtomics {
     expected = before;
     return done;
   }
-  /// %globaltimer, whatever the clock rate.
+  /// %globaltimer: nanoseconds, whatever the clock rate.
   static __device__ __forceinline__ std::int64_t now_ns() {
     std::uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return static_cast<std::int64_t>(now);
   }
-  /// Sleeps even in early rounds: fences of other warps of the SM complete between the polls.
+  /// Sleeps even in early rounds, so that fences of other warps of the SM complete between polls.
   static __device__ __forceinline__ void pause(std::uint32_t round) {
     if (round > 1) __nanosleep(round > 64 ? 100 : 32);
   }
 };
 
-/// The same among CTAs of one device: scope .gpu, so a fence ends at the L2 cache.
+/// The same between CTAs of one device: scope .gpu, so a fence ends at the L2 cache.
 struct CudaDeviceAtomics : CudaAtomics {
   static __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* word) {
     std::uint32_t value;
@@ -64,7 +64,7 @@ struct CudaDeviceAtomics : CudaAtomics {
   static __device__ __forceinline__ void store_release(std::uint32_t* word, std::uint32_t value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
-  /// Returns the value before. Order: acquire and release.
+  /// Adds and returns the old value. Order: acquire and release.
   static __device__ __forceinline__ std::uint32_t add(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;
     asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], %2;"

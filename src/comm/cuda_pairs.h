@@ -5,16 +5,16 @@
 
 namespace tilelace::comm {
 
-/// Two words side by side, 16-byte aligned: each of them is whole when it is seen; an access orders
-/// nothing else.
+/// Two adjacent words, 16-byte aligned. A reader sees each word either old or new, never torn. An
+/// access orders nothing else.
 struct CudaPairs {
   static __device__ __forceinline__ void store(std::uint64_t* pair, std::uint64_t first,
                                                std::uint64_t second) {
     asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(pair), "l"(first), "l"(second)
                  : "memory");
   }
-  /// Stores one word, whole when it is seen. For headers: they need no order, since all that they
-  /// announce was over when the kernel before ended.
+  /// Stores one word, never torn. For headers, which need no order: all that they announce had
+  /// ended when the kernel before ended.
   static __device__ __forceinline__ void store(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }

@@ -9,8 +9,8 @@
 namespace tilelace::comm {
 
 /// Connects the ranks through a directory: each binds `rank-<r>.sock` there, and higher ranks
-/// connect to lower ones. Returns a socket to each rank (none for itself). The own file is removed,
-/// also after a failure. Errors: usage, system, Failure of kind peer or timeout.
+/// connect to lower ones. Returns a socket to each rank (none for this rank). This rank's file is
+/// removed, also after a failure. Errors: usage, system, Failure of kind peer or timeout.
 std::vector<UniqueFd> meet_in_directory(int rank, int ranks, const std::string& directory,
                                         const Deadline& deadline);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks find each other and map each other's memory: threads of one process, or processes of one
-// host. Layers above (backends) use only this header and signal.h.
+// Lets ranks find each other and map each other's memory. Ranks are threads of one process, or
+// processes of one host. Backends use only this header and signal.h.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -17,13 +17,13 @@
 namespace tilelace::comm {
 
 constexpr int kMaxRanks = 64;
-/// The most that one rank may pass to all_gather.
+/// The most bytes that a rank may pass to all_gather.
 constexpr std::size_t kMaxPayload = 64 * 1024;
 
 class Failure;
 
-/// One rank's view of a group. Collective calls come from one thread at a time; the const members
-/// and abort() from any.
+/// One rank's view of a group. Only one thread at a time may make collective calls; any thread may
+/// call const members and abort().
 /// A collective that fails with timeout or peer ends the group: the reason is written into
 /// every rank's abort word, so that other ranks stop waiting. After a usage error that all
 /// ranks see (different calls or sizes), and after a system error in allocate, the group stays
@@ -32,7 +32,7 @@ class Group {
  public:
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Does not wait for peers. They see that this rank left, not that it died.
+  /// Does not wait for peers, which learn that this rank has left and not died.
   virtual ~Group();
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -42,20 +42,21 @@ class Group {
   /// Errors: usage (too long: local; a different call on another rank), peer, timeout.
   virtual std::vector<std::string> all_gather(std::string_view mine, double timeout_s) = 0;
 
-  /// Zero-filled, page-aligned memory; every rank passes the same bytes. Collective, bounded.
+  /// Allocates zero-filled, page-aligned memory; every rank passes the same bytes. Collective,
+  /// bounded.
   /// Errors: usage (sizes differ: on every rank), system (on every rank), peer, timeout.
   virtual std::shared_ptr<SymmetricMemory> allocate(std::size_t bytes, double timeout_s) = 0;
 
-  /// A group of the listed ranks, in this order. Collective over the listed ranks only.
+  /// Makes a group of the listed ranks, in this order. Collective over the listed ranks only.
   /// Errors: usage (own rank not listed, listed twice, out of range: local), peer, timeout.
   virtual std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) = 0;
 
   /// Whether all ranks are threads of this process.
   [[nodiscard]] virtual bool one_process() const = 0;
 
-  /// Passes an open descriptor, which stays the caller's, to every peer. Returns theirs by rank,
-  /// none for itself. Collective, bounded. Errors: usage (not open: local), system, peer,
-  /// timeout.
+  /// Passes an open descriptor, which stays the caller's, to every peer. Returns the peers'
+  /// descriptors by rank, none for this rank. Collective, bounded. Errors: usage (not open: local),
+  /// system, peer, timeout.
   virtual std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) = 0;
 
   /// Threads only: the last rank to arrive runs its `make`; all ranks get the result, or the Error
@@ -67,20 +68,20 @@ class Group {
   /// group.
   [[nodiscard]] const AbortWord* abort_word() const;
 
-  /// Writes the reason into every rank's abort word, or the reason that this rank was already told
-  /// (the first write wins). Any thread; never throws, never blocks.
+  /// Writes the reason into every rank's abort word. If this rank was already told a reason, writes
+  /// that one instead (the first write wins). Any thread; never throws, never blocks.
   void abort(AbortReason reason) noexcept;
 
   /// Throws the typed Error if the abort word is set; `op` begins its text.
   void throw_if_aborted(std::string_view op) const;
 
-  /// Whether this peer has destroyed its Group (for texts of timeouts).
+  /// Whether this peer has destroyed its Group (for error texts of timeouts).
   [[nodiscard]] bool has_left(int peer) const;
 
  protected:
   Group(int rank, int ranks, std::shared_ptr<SymmetricMemory> control);
   void mark_leaving() noexcept;
-  /// Writes only the own word: each survivor's watcher does this for itself.
+  /// Writes only this rank's word, since every surviving rank's watcher does the same.
   void abort_own(AbortReason reason) noexcept;
   /// Ends the group for this reason and throws it.
   [[noreturn]] void give_up(const Failure& failure);
@@ -91,24 +92,26 @@ class Group {
   std::shared_ptr<SymmetricMemory> control_;
 };
 
-/// All ranks as members of this process; element r is for the thread of rank r. Local.
+/// Makes a group whose ranks are threads of this process. Element r is for the thread of rank r.
+/// Local.
 /// Errors: usage (ranks outside 1..kMaxRanks), system.
 std::vector<std::unique_ptr<Group>> make_thread_groups(int ranks);
 
-/// This process as a rank of a group that meets in `directory` (made 0700 if absent). Collective.
+/// Joins this process, as a rank, to a group that meets in `directory` (made 0700 if absent).
+/// Collective.
 /// Errors: usage (directory not private, ranks that disagree or come twice), system, timeout, peer.
 std::unique_ptr<Group> make_process_group(int rank, int ranks, const std::string& directory,
                                           double timeout_s);
 
 /// As make_process_group, but over connected SOCK_SEQPACKET unix sockets: sockets[p] leads to rank
-/// p, -1 for itself. Owns them, also on failure. Collective.
+/// p; -1 for this rank. Takes ownership of the sockets, also on failure. Collective.
 std::unique_ptr<Group> make_socket_group(int rank, std::vector<int> sockets, double timeout_s);
 
-/// Connected pairs for children that will be forked: result[r][p] is rank r's end to rank p.
-/// Each child keeps its own row and closes the others (take_row), the parent closes all.
+/// Makes connected sockets for children that will be forked: result[r][p] is rank r's socket to
+/// rank p. Each child keeps its own row and closes the others (take_row); the parent closes all.
 std::vector<std::vector<int>> make_socket_mesh(int ranks);
 
-/// Closes all rows but the row of `rank`, which it returns; rank -1 closes all.
+/// Closes all rows but that of `rank`, which it returns. With rank -1 it closes all.
 std::vector<int> take_row(std::vector<std::vector<int>>& mesh, int rank);
 
 }  // namespace tilelace::comm

@@ -11,12 +11,12 @@ namespace tilelace::comm {
 struct Launch {
   int rank = 0;
   int ranks = 1;
-  int local_rank = 0;     ///< number of its GPU on this host
+  int local_rank = 0;     ///< number of the rank's GPU on this host
   std::string directory;  ///< where the ranks of this user and job meet
   friend bool operator==(const Launch&, const Launch&) = default;
 };
 
-/// Looks an environment variable up.
+/// Looks up an environment variable.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, or Open MPI's OMPI_COMM_WORLD_

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of links between ranks, one row each. Each pair of ranks has one, chosen when they
+// The kinds of links between ranks, one row each. Each pair of ranks has one link, chosen when they
 // join: the first row that fits the pair.
 #pragma once
 #include <algorithm>
@@ -14,22 +14,22 @@ namespace tilelace::comm {
 
 enum class LinkKind : std::uint8_t { wire, shared_memory, peer_memory, nccl };
 
-/// What is known of two ranks when they join; equal on both.
+/// What is known about two ranks when they join; equal on both.
 struct RankPair {
   int low = 0, high = 1;
   Device device = {};
   bool metered = false;  ///< an emulated rate or latency is set
-  bool reached = true;   ///< each can map the other's memory
+  bool reached = true;   ///< whether each can map the other's memory
 };
 
 struct LinkRow {
   LinkKind kind;
   std::string_view name;
   bool (*joins)(const RankPair&);
-  /// The peer's memory is mapped here, so workers and kernels store into it. If not, only the
-  /// link's copies move rows.
+  /// Whether the peer's memory is mapped here, so that workers and kernels can store into it. If
+  /// not, only the link's copies move rows.
   bool maps = false;
-  /// It raises flags and exchanges headers, which every call needs.
+  /// Whether the link raises flags and exchanges headers, which every call needs.
   bool signals = false;
 };
 

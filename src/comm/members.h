@@ -52,7 +52,7 @@ inline int require_members(std::span<const int> members, int rank, int ranks) {
   return static_cast<int>(own - members.begin());
 }
 
-/// Error: usage, naming the first rank that differs from rank 0.
+/// Requires equal bytes on all ranks. Error: usage, naming the first rank that differs from rank 0.
 inline void require_same_bytes(const std::vector<std::uint64_t>& bytes) {
   for (std::size_t r = 1; r < bytes.size(); ++r)
     require(

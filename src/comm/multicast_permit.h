@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Permission to make multicast memory. On some machines a program that makes it can take the GPUs
-// away from all other users of the host. So both the program (by an option) and the user (by the
-// environment) must agree. cuMulticastCreate (comm/cuda/multicast.cc) can only be reached with a
-// permit.
+// Permission to make multicast memory. On some machines a program that makes such memory can make
+// the GPUs unusable for all others on the host. So both the program (by an option) and the user (by
+// the environment) must agree. cuMulticastCreate (comm/cuda/multicast.cc) can only be reached with
+// a permit.
 #pragma once
 #include <string_view>
 
@@ -13,8 +13,8 @@ class MulticastPermit {
   /// Whether TILELACE_MULTICAST is "1" in the environment.
   [[nodiscard]] static bool environment_allows();
 
-  /// `option`: whether the program asks for multicast. Local. Error: usage, unless it does and the
-  /// environment allows it; `op` begins its text.
+  /// `option`: whether the program asks for multicast. Local. Error: usage, unless the program asks
+  /// and the environment allows it; `op` begins the text.
   static MulticastPermit ask(bool option, std::string_view op);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the threads of a group meet: each brings a part, and the last one combines them.
+// Where the threads of a group meet: each brings a part, and the last to arrive combines the parts.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -16,15 +16,16 @@
 
 namespace tilelace::comm {
 
-/// Result of a meeting; the same for all threads.
+/// Result of a meeting, which all threads share.
 struct Round {
   std::vector<std::string> parts;  ///< by rank
-  std::shared_ptr<void> product;   ///< what Finish made
+  std::shared_ptr<void> product;   ///< result of Finish
 };
 
 class Rendezvous {
  public:
-  /// Run by the last to arrive, with all parts. If it throws an Error, all threads get it.
+  /// The last thread to arrive calls this with all parts. If it throws an Error, all threads get
+  /// that.
   using Finish = std::function<std::shared_ptr<void>(const std::vector<std::string>&)>;
   /// Called from time to time while waiting, with the missing ranks; throws to give up.
   using Check = std::function<void(const std::vector<int>& missing)>;
@@ -58,7 +59,7 @@ class Rendezvous {
   std::vector<Seat> seats_;
   std::uint64_t generation_ = 0;
   Outcome last_;            ///< released by the last thread that reads it
-  std::size_t unread_ = 0;  ///< threads that still have to read it
+  std::size_t unread_ = 0;  ///< threads that still have to read last_
 };
 
 }  // namespace tilelace::comm

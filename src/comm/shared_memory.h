@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of equal size on every rank: anonymous for threads, memfds for processes. Nothing is named
-// in a file system.
+// Memory of equal size on every rank: anonymous memory for threads, memfds for processes. None of
+// it has a name in a file system.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -33,7 +33,8 @@ class SymmetricMemory {
   std::size_t stride_;
 };
 
-/// bytes rounded up to whole pages, at least one. Error: usage, if all ranks' exceed 2^46 bytes.
+/// `bytes` rounded up to whole pages, at least one. Error: usage, if all ranks together exceed 2^46
+/// bytes.
 std::size_t stride_of(std::size_t bytes, int ranks);
 
 /// Zero-filled memory of all ranks, for threads of this process. Errors: usage, system.
@@ -43,10 +44,10 @@ std::shared_ptr<SymmetricMemory> make_anonymous(std::size_t bytes, int ranks);
 UniqueFd make_sealed_memfd(std::size_t stride);
 
 /// Throws (kind peer) unless the descriptor is a memfd of this size with our seals. Without seals a
-/// peer could truncate it, and reading it would raise SIGBUS here.
+/// peer could truncate the file, and reading it here would raise SIGBUS.
 void check_sealed_memfd(int fd, std::size_t stride, int owner);
 
-/// An address range for all ranks, with nothing mapped yet.
+/// Reserves an address range for all ranks, with nothing mapped yet.
 std::shared_ptr<SymmetricMemory> reserve(std::size_t bytes, int ranks);
 
 /// Maps a rank's memfd at its place in the reserved range.

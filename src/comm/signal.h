@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only atomics of the project: flags that grow, waits that end.
+// The only atomics of the project: flags that only grow, and waits that always end.
 //
 // A flag is a word with one writer. It carries the epoch (call number) and only grows; waits
-// compare signed >=, so a flag that is already an epoch ahead passes and the count may wrap.
+// compare signed >=, so a flag that is an epoch ahead satisfies a wait, and the number may wrap.
 // Release and acquire sit on the flag itself, never in separate fences. Every wait has a bound and
 // watches an abort word. `Atomics` says how words are read and written (std here, cuda on the
 // device, a test's own), with static members: load_acquire, store_release, compare_exchange,
@@ -32,7 +32,7 @@ TILELACE_HD constexpr std::uint32_t header_epoch(Header h) {
 }
 TILELACE_HD constexpr std::uint32_t header_hash(Header h) { return static_cast<std::uint32_t>(h); }
 
-/// Why a group stopped: what kind of error, who said so first, and about whom.
+/// Why a group stopped: the kind of error, the rank that raised it, and the rank to blame.
 struct AbortReason {
   std::uint8_t kind = 0;     ///< an ErrorKind; 0: not aborted
   std::uint16_t origin = 0;  ///< rank that raised it
@@ -50,7 +50,7 @@ TILELACE_HD constexpr AbortReason unpack_abort(AbortWord w) {
 
 enum class WaitStatus : std::uint8_t { reached, aborted, expired };
 
-/// Publishes everything this thread wrote before to whoever observes the flag at `epoch` or later.
+/// Publishes everything this thread wrote before to all who observe the flag at `epoch` or later.
 /// Called by: the flag's one writer. Order: release. Never blocks.
 template <class Atomics>
 TILELACE_HD inline void signal(Flag* flag, std::uint32_t epoch) {
@@ -63,7 +63,7 @@ TILELACE_HD inline void signal(Header* header, std::uint32_t epoch, std::uint32_
   Atomics::store_release(header, make_header(epoch, hash));
 }
 
-/// Writes the reason unless one is there already. Any thread; order: acquire and release.
+/// Writes the reason unless the word has one already. Any thread; order: acquire and release.
 template <class Atomics>
 TILELACE_HD inline void raise_abort(AbortWord* word, AbortReason reason) {
   AbortWord expected = 0;
@@ -84,7 +84,7 @@ TILELACE_HD inline WaitStatus wait_until(const Word* word, Reached reached, cons
   for (std::uint32_t round = 0;; ++round) {
     seen = Atomics::load_acquire(word);
     if (reached(seen)) return WaitStatus::reached;
-    // Not in every round: it would halve how often the word is looked at.
+    // Not in every round: that would halve how often the word is polled.
     if ((round & 7U) == 7U && Atomics::load_acquire(abort) != 0) return WaitStatus::aborted;
     if ((round & 15U) == 15U && Atomics::now_ns() >= deadline_ns) return WaitStatus::expired;
     Atomics::pause(round);
@@ -99,7 +99,7 @@ TILELACE_HD inline WaitStatus wait(const Flag* flag, std::uint32_t epoch, const 
       flag, [epoch](Flag have) { return epoch_reached(have, epoch); }, abort, deadline_ns, seen);
 }
 
-/// Waits for a peer's header to reach `epoch`; whether its hash agrees is for the caller to judge.
+/// Waits for a peer's header to reach `epoch`. The caller checks whether the hash agrees.
 template <class Atomics>
 TILELACE_HD inline WaitStatus wait(const Header* header, std::uint32_t epoch,
                                    const AbortWord* abort, std::int64_t deadline_ns, Header& seen) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames over connected SOCK_SEQPACKET unix sockets. Nothing here blocks, and received data is not
-// trusted until it is checked.
+// Frames over connected SOCK_SEQPACKET unix sockets. No function here blocks. Received data is
+// checked before it is used.
 #pragma once
 #include <sys/types.h>
 
@@ -18,8 +18,8 @@ constexpr std::uint32_t kFrameMagic = 0x43414c54;  // "TLAC"
 constexpr std::uint16_t kFrameVersion = 1;
 
 enum class FrameType : std::uint16_t {
-  join = 1,        ///< my rank, to a rank met in a directory
-  hello = 2,       ///< my rank, to every rank
+  join = 1,        ///< the sender's rank, to a rank met in a directory
+  hello = 2,       ///< the sender's rank, to every rank
   all_gather = 3,  ///< bytes
   allocate = 4,    ///< size, memfd
   confirm = 5,     ///< whether mapping worked
@@ -54,19 +54,19 @@ struct Outgoing {
   bool credentials = false;  ///< lets a receiver with SO_PASSCRED know our pid
 };
 
-/// Sends one frame or nothing. `problem` says what is wrong.
+/// Sends one whole frame or nothing. `problem` says what went wrong.
 IoStatus send_frame(int socket, const Outgoing& out, std::string& problem);
 
-/// Receives one frame, which owns all descriptors that came with it.
+/// Receives one frame. The frame owns all descriptors that came with it.
 IoStatus receive_frame(int socket, Frame& frame, std::string& problem);
 
-/// A connected pair. Error: system.
+/// Makes a pair of connected sockets. Error: system.
 std::pair<UniqueFd, UniqueFd> make_socket_pair();
 
 /// Throws a usage error unless fd is a SOCK_SEQPACKET unix socket; sets its options.
 void prepare_socket(int fd);
 
-/// Whether the kernel adds the sender's pid to frames that come with credentials.
+/// Sets whether the kernel adds the sender's pid to received frames that have credentials.
 void want_credentials(int fd, bool wanted);
 
 }  // namespace tilelace::comm

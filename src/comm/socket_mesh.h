@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's sockets to all others. The only operation: send a frame to each peer and receive one
-// from each.
+// One rank's sockets to all other ranks. It has one operation: to send a frame to each peer and to
+// receive one from each.
 #pragma once
 #include <functional>
 #include <span>
@@ -11,11 +11,11 @@
 
 namespace tilelace::comm {
 
-/// What one peer gets, and what may come back.
+/// What is sent to one peer, and what may come back.
 struct Post {
   int peer = -1;
   int fd = -1;            ///< passed along with the bytes
-  bool takes_fd = false;  ///< whether one descriptor may come back; more is an error
+  bool takes_fd = false;  ///< whether one descriptor may come back (more are an error)
 };
 
 class SocketMesh {
@@ -31,7 +31,7 @@ class SocketMesh {
   [[nodiscard]] int socket(int peer) const {
     return lines_[static_cast<std::size_t>(peer)].fd.get();
   }
-  /// Peers see the sockets close, even where a forked process has copies of them.
+  /// Makes peers see the sockets close, even if a forked process has copies of them.
   void hang_up() noexcept;
   /// A post for every peer.
   [[nodiscard]] std::vector<Post> everyone(int fd = -1, bool takes_fd = false) const;
@@ -41,15 +41,16 @@ class SocketMesh {
   std::vector<pid_t> hello(const Deadline& deadline, const Check& check);
 
   /// Sends the bytes to each peer and receives a frame of the same type from each, in the order of
-  /// the posts. Errors: usage (a peer is in another call), Failure (peer, timeout; usage when out
-  /// of step), what check throws. After an Error that is no Failure the ranks are still in step.
+  /// the posts. Errors: usage (a peer is in another call), Failure (peer, timeout; usage if ranks
+  /// are out of step), what check throws. After an Error that is not a Failure the ranks are still
+  /// in step.
   std::vector<Frame> exchange(FrameType type, std::string_view bytes, std::span<const Post> posts,
                               const Deadline& deadline, const Check& check);
 
  private:
   struct Line {
     UniqueFd fd;
-    std::uint32_t sent = 0;  ///< frames so far: the sequence number of the next
+    std::uint32_t sent = 0;  ///< number of frames so far, which is the next one's sequence number
     std::uint32_t received = 0;
   };
   struct Transfer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The atomics policy of CPU ranks, threads and processes alike.
+// The atomics policy of CPU ranks, for threads and for processes.
 #pragma once
 #include <sched.h>
 #include <time.h>
@@ -29,8 +29,8 @@ struct StdAtomics {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
   }
-  /// Ranks outnumber cores, so a wait yields early, then sleeps 20 us at first and 80 us at most:
-  /// the awake threads compute what this one waits for.
+  /// There may be more ranks than cores, so a wait soon yields, then sleeps for 20 us to 80 us:
+  /// other threads need the core to compute what this one waits for.
   static void pause(std::uint32_t round) {
     if (round < 16) return;
     if (round < 48) {

@@ -6,7 +6,7 @@
 
 namespace tilelace::comm {
 
-/// Owns a file descriptor; -1: none.
+/// Owns a file descriptor, or none (-1).
 class UniqueFd {
  public:
   UniqueFd() = default;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches for dead peers: a thread that sees sockets close and processes end.
+// A thread that watches for dead peers: it sees when sockets close and when processes end.
 #pragma once
 #include <functional>
 #include <thread>
@@ -11,8 +11,8 @@ namespace tilelace::comm {
 
 struct WatchedPeer {
   int rank = -1;
-  int socket = -1;  ///< not owned; only hang-up is checked, no data is read
-  UniqueFd pidfd;   ///< optional. It also shows a death that inherited sockets would hide
+  int socket = -1;  ///< not owned; watched only for hang-up, never read
+  UniqueFd pidfd;   ///< optional; shows a death even if other processes inherited the socket
 };
 
 /// A descriptor that becomes readable when the process ends; none if not available.

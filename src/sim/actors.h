@@ -14,12 +14,12 @@ struct Actor {
   const StepList* list = nullptr;
   std::size_t at = 0;
   double now = 0;
-  double sent = 0;         ///< end of its last transfer
-  double stored = 0;       ///< end of its worker's stores
-  double since = -1;       ///< start of its wait
+  double sent = 0;         ///< when its last transfer ends
+  double stored = 0;       ///< when its worker's stores end
+  double since = -1;       ///< when its current wait began
   double second_free = 0;  ///< when its second copy engine is free
   std::int32_t next_waiter = -1;
-  std::int32_t row = -1, col = -1;  ///< the tile it sent last
+  std::int32_t row = -1, col = -1;  ///< the tile that it sent last
 };
 
 struct Rank {
@@ -41,7 +41,7 @@ struct Event {
 /// Number of flags that a call raises.
 std::size_t count_signals(const std::vector<std::vector<StepList>>& lists);
 
-/// The first role that has not ended, and what it waits for.
+/// The first role that has not ended, and the flag that it waits for, as text.
 std::string stuck_text(const std::vector<Actor>& actors);
 
 }  // namespace tilelace::sim

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call on a machine: its Problem and Plan, the plans worth trying, and the time of one
-// plan.
+// A simulated call: its Problem, the plans worth trying, and the simulation of one plan.
 #pragma once
 #include <optional>
 #include <string>
@@ -19,17 +18,17 @@ struct Call {
   int local = 1;
 };
 
-/// The call of a problem, with its weights joined into one: several weights on one gather are one
-/// GEMM.
+/// The call of a problem. Its weights are joined into one, since several weights with one gather
+/// are one GEMM.
 Call call_of(Problem problem, int local);
 
-/// Throws a usage error unless the machine can run such a call.
+/// Throws a usage error unless the machine can run this call.
 void check_call(const MachineModel&, const Call&);
 
 /// The GEMM of one rank.
 Product product_of(const Problem&);
 
-/// Choices that a user may fix; all values of the others are tried.
+/// Choices that a user may fix. For choices that are not fixed all values are tried.
 struct Choices {
   std::optional<RouteKind> route;
   std::optional<Transport> transport;
@@ -38,19 +37,20 @@ struct Choices {
   std::optional<Tile> tile;
 };
 
-/// Fused plans worth trying on this machine, at least one. Errors: usage, when a fixed choice is
-/// not possible for the call.
+/// Fused plans worth trying on this machine, at least one. Errors: usage, if a fixed choice is not
+/// possible for the call.
 std::vector<Plan> fused_plans(const MachineModel&, const Call&, const Choices& = {});
-/// Plans with one GEMM per shard, each started when its rows have arrived, over each route.
+/// Plans with one GEMM per shard, which starts when the shard's rows have arrived; one plan per
+/// route.
 std::vector<Plan> medium_plans(const MachineModel&, const Call&, const Choices& = {});
 
-/// Steps of every rank under this plan.
+/// The steps of every rank with this plan.
 std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);
-/// `stretch`: factor on GEMM times.
+/// The costs of the plan's verbs. `stretch`: factor on GEMM times.
 Costs costs_of(const MachineModel&, const Call&, const Plan&, double stretch = 1);
 
-/// Simulates the call at the clock of the GEMM alone, then again at the clock that power then
-/// allows: higher where SMs wait, lower where links are busy.
+/// Simulates the call at the clock of the GEMM alone, then again at the clock that power allows in
+/// the result: higher if SMs wait, lower if links are busy.
 Outcome simulate(const MachineModel&, const Call&, const Plan&, const Disturbance& = {},
                  bool with_spans = false);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wires of a machine. A transfer holds each wire on its way for its bytes divided by the wire's
-// rate, in the first free interval that is long enough, in order of arrival. It flows through all
-// of them at once and ends when the last one is done.
+// The wires of a machine. A transfer occupies each wire on its way for its bytes divided by the
+// wire's rate. It takes the first free interval that is long enough; transfers are served in order
+// of arrival. A transfer uses all its wires in parallel and ends when the last one has finished.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -23,19 +23,19 @@ enum class Mover : std::uint8_t {
 
 class Fabric {
  public:
-  /// `local`: ranks per node.
+  /// `local`: the ranks per node.
   Fabric(const MachineModel& machine, int ranks, int local);
 
   struct Passage {
     double begin_us = 0;
     double end_us = 0;
   };
-  /// Sends bytes, not before `begin_us`. Data flows from -> to, whichever side moves it. `now_us`
+  /// Sends bytes from `from` to `to`, whichever side moves them, not before `begin_us`. `now_us`
   /// must not decrease between calls.
   Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
 
   [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }
-  /// Time of a flag or another small message.
+  /// Time that a flag or another small message travels.
   [[nodiscard]] double latency_us(int from, int to) const {
     return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
   }
@@ -48,7 +48,7 @@ class Fabric {
 
   struct Wire {
     std::string name;
-    double gbps = 0;  ///< 0: as fast as the sender
+    double gbps = 0;  ///< rate of the wire; 0: the sender's rate
     double busy_us = 0;
     bool network = false;
     std::vector<std::pair<double, double>>
@@ -64,9 +64,9 @@ class Fabric {
   [[nodiscard]] const std::vector<Hold>& last() const { return last_; }
   /// Whether a second copy engine carries this transfer.
   [[nodiscard]] bool second_engine(int from, int to) const;
-  /// Whether this way crosses the link between a node's sockets.
+  /// Whether this path crosses the link between a node's sockets.
   [[nodiscard]] bool across_sockets(int from, int to) const;
-  /// The node of a wire.
+  /// The node that a wire belongs to.
   [[nodiscard]] int node_of(int wire) const;
   [[nodiscard]] int egress(int rank) const { return 2 * rank; }
   [[nodiscard]] int ingress(int rank) const { return 2 * rank + 1; }
@@ -75,7 +75,8 @@ class Fabric {
   int add(std::string name, double gbps, bool network);
   void find_path(int from, int to);
   [[nodiscard]] double mover_gbps(Mover) const;
-  /// Takes the first free interval of `us` on the wire from `from_us` on; returns its start.
+  /// Takes the first free interval of length `us` on the wire, not before `from_us`. Returns its
+  /// start.
   static double hold(Wire& wire, double now_us, double from_us, double us);
 
   const MachineModel& machine_;

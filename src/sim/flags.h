@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each flag of a call is raised, and who waits for it. Calls of a thousand ranks have billions
-// of flags, but raise few of them: a hash table holds only those.
+// When each flag of a call is raised, and which actors wait for it. Calls of a thousand ranks have
+// billions of flags but raise few of them, so a hash table holds only flags that are used.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -16,7 +16,7 @@ struct Tile {
   bool operator==(const Tile&) const = default;
 };
 
-/// The tile shapes of a library.
+/// The tile shapes that libraries offer.
 const std::vector<Tile>& tile_shapes();
 
 struct Product {
@@ -36,33 +36,33 @@ std::string_view name_of(GemmBound);
 
 struct GemmTime {
   Tile tile;
-  double waves_us = 0;   ///< on the busiest SM at full clock
-  double memory_us = 0;  ///< each matrix read or written once
-  double power_us = 0;   ///< at the power limit
+  double waves_us = 0;   ///< time of the busiest SM at full clock
+  double memory_us = 0;  ///< time to read or write each matrix once
+  double power_us = 0;   ///< time at the power limit
   double fixed_us = 0;
-  [[nodiscard]] double busy_us() const;   ///< without fixed_us
-  [[nodiscard]] double clock_us() const;  ///< without the power limit
+  [[nodiscard]] double busy_us() const;   ///< The time without fixed_us.
+  [[nodiscard]] double clock_us() const;  ///< The time without the power limit.
   [[nodiscard]] double total_us() const { return busy_us() + fixed_us; }
   [[nodiscard]] GemmBound bound() const;
   /// Ratio of the time under the power limit to that at full clock.
   [[nodiscard]] double throttle() const { return clock_us() > 0 ? busy_us() / clock_us() : 1; }
-  /// The same GEMM with main loops that take `by` times as long.
+  /// The time of the same GEMM if main loops take `by` times as long.
   [[nodiscard]] GemmTime stretched(double by) const;
 };
 
 /// The time of a GEMM with this tile shape and number of tiles.
 GemmTime gemm_time(const Compute&, const Product&, const Tile&, double tiles);
-/// The time with the fastest tile shape. m, n or k = 0: only the launch.
+/// The time with the fastest tile shape. If m, n or k is 0, only the time of the launch.
 GemmTime gemm_time(const Compute&, const Product&);
 
-/// No product of these sizes takes less: its operations at the highest rate that tensor cores reach
-/// at any clock, each matrix once over the memory's bus.
+/// The least possible time of a GEMM of these sizes: its operations at the highest rate that tensor
+/// cores reach at any clock, and each matrix moved once at memory rate.
 double least_us(const Compute&, const Product&);
 
-/// Speed-up of GEMMs inside a call, over a GEMM alone at its power limit. The call takes `call_us`
-/// at the clock of the GEMM alone. It draws the GEMM's power for `product_us`, and as much for
-/// `others_us` in addition. Power grows with the third power of the clock: linearly with it, and
-/// with the square of the voltage, which follows the clock.
+/// How much faster GEMMs run inside a call than a GEMM alone at its power limit. At the clock of
+/// the GEMM alone the call takes `call_us`; it draws the GEMM's power for `product_us`, and the
+/// same power again for `others_us`. Power grows with the third power of the clock: it is
+/// proportional to the clock and to the square of the voltage, which follows the clock.
 double clock_gain(const Compute&, double call_us, double product_us, double others_us);
 
 }  // namespace tilelace::sim

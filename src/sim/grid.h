@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Number of tiles of a plan's GEMM.
+// The number of tiles in a plan's GEMM.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine for the simulator: constants of the hardware and its libraries, none of a shape. Rates
-// are in GB/s (1e9 bytes), times in microseconds, GEMMs in TFLOP/s. Machine files have the values,
-// each with its source; defaults here are 1 for a rate and 0 for a time.
+// A machine for the simulator: constants of the hardware and its libraries. None depends on a
+// shape. Rates are in GB/s (1e9 bytes), times in microseconds, GEMMs in TFLOP/s. Machine files have
+// the values, each with its source; defaults here are 1 for a rate and 0 for a time.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,10 +12,10 @@ namespace tilelace::sim {
 /// least what power and memory allow.
 struct Compute {
   double multiprocessors = 1;
-  double peak_tflops = 1;   ///< all SMs at full clock
-  double efficiency = 1;    ///< share of the peak that a main loop reaches
-  double l2_gbps = 1;       ///< into one SM
-  double power_tflops = 1;  ///< of a long GEMM, at the power limit
+  double peak_tflops = 1;   ///< of all SMs at full clock
+  double efficiency = 1;    ///< fraction of the peak that a main loop reaches
+  double l2_gbps = 1;       ///< from L2 into one SM
+  double power_tflops = 1;  ///< rate of a long GEMM at the power limit
   double memory_gbps = 1;
   double fixed_us = 0;  ///< launch, first loads, last stores
   double tile_us = 0;   ///< end of a tile that nothing overlaps
@@ -24,8 +24,8 @@ struct Compute {
   double capability = 0;  ///< 90: compute capability 9.0; 0: no kernels for it
 };
 
-/// Figures of Tilelace's own kernels, which the planner predicts with (plan/base/hardware.h
-/// explains each).
+/// Figures of Tilelace's own kernels, for the planner's predictions (explained in
+/// plan/base/hardware.h).
 struct Kernels {
   double efficiency = 1;
   double l2_total_gbps = 1;
@@ -46,36 +46,38 @@ enum class Topology : std::uint8_t {
   tree         ///< PCIe: ports behind shared uplinks, two halves joined by a socket link
 };
 
-/// Between the ranks of a node. Rates are per rank and direction unless they say otherwise.
+/// Links between the ranks of a node. Rates are per rank and direction unless a comment says
+/// otherwise.
 struct Links {
   Topology topology = Topology::all_to_all;
   double push_gbps = 1;          ///< a copy engine writes to a peer
-  double mesh_gbps = 1;          ///< to several in turn, while other ranks do the same
+  double mesh_gbps = 1;          ///< the same to several peers in turn, on all ranks
   double pull_gbps = 1;          ///< a copy engine reads from a peer
-  double store_gbps = 1;         ///< SMs write to peers, all together
-  double store_worker_gbps = 1;  ///< one SM
+  double store_gbps = 1;         ///< all SMs together write to peers
+  double store_worker_gbps = 1;  ///< one SM writes to peers
   double latency_us = 0;         ///< a flag, one way
   double copy_us = 0;            ///< a copy of no bytes
   double flag_us = 0;            ///< a flag sent by a copy engine
-  double copy_engines = 1;       ///< tree: 2 where copies across uplinks run beside the others
+  double copy_engines = 1;       ///< tree: 2 if copies across uplinks run in parallel with others
   double local_gbps = 1;         ///< copy inside a device
-  double power_share = 0;        ///< power of a busy link, as a share of a GEMM's power
-  double ranks_per_uplink = 1;   ///< tree
-  double uplink_gbps = 1;        ///< tree: shared by those ranks, each direction
-  double socket_gbps = 1;        ///< tree: shared by all, each direction
+  double power_share = 0;        ///< power of a busy link, as a fraction of a GEMM's power
+  double ranks_per_uplink = 1;   ///< tree: ranks behind an uplink
+  double uplink_gbps = 1;        ///< tree: rate of an uplink in each direction, shared by its ranks
+  double socket_gbps = 1;        ///< tree: rate between sockets in each direction, shared by all
   double socket_flag_us = 0;     ///< tree: extra time of a flag across the sockets
 };
 
-/// Between nodes. nics = 0: no network.
+/// The network between nodes. nics = 0: none.
 struct Network {
-  double nics = 0;  ///< per node
+  double nics = 0;  ///< NICs per node
   double nic_gbps = 1;
   double latency_us = 0;
   double message_us = 0;  ///< a transfer of no bytes
 };
 
-/// A library's collective alone takes fixed + ramp * sqrt(MB on the wire) + bytes / rate (network:
-/// the NICs' rate) + the copy of the own shard: a pipeline whose pieces grow with the size.
+/// Costs of a library's collective. Alone it takes fixed + ramp * sqrt(MB on the wire) + bytes /
+/// rate (network: the NICs' rate) + the copy of the own shard. The square root stands for a
+/// pipeline whose pieces grow with the size.
 struct Collective {
   double fixed_us = 0;
   double ramp_us = 0;
@@ -83,23 +85,22 @@ struct Collective {
 
 struct Collectives {
   Collective all_gather, reduce_scatter, all_reduce;
-  double wire_gbps = 1;    ///< for ranks in one socket
-  double socket_gbps = 1;  ///< tree: for a ring across the sockets
-  double window_fixed_us =
-      0;  ///< all-gather into registered memory, which stores at links.store_gbps; 0: none
-  double power_share = 0;  ///< power of a collective, as a share of a GEMM's power
+  double wire_gbps = 1;        ///< for ranks in one socket
+  double socket_gbps = 1;      ///< tree: for a ring across the sockets
+  double window_fixed_us = 0;  ///< fixed time if all-gather has registered memory, stored to at
+                               ///< links.store_gbps; 0: never
+  double power_share = 0;      ///< power of a collective, as a fraction of a GEMM's power
 };
 
-/// Costs of one implementation.
+/// Costs of one implementation of the ops.
 struct Method {
   std::string name = "tilelace";
-  double own_kernels =
-      0;  ///< 1: simulates the plans of src/plan's kernels, where the device has them
-  double fused_call_us = 0;       ///< of a call whose kernel does not overlap the one before
-  double product_rate = 1;        ///< its GEMM's speed relative to the library's
-  double sum_gbps = 1;            ///< own kernels: adding peers' terms, per SM
-  double unfused_call_us = 0;     ///< added by a framework between collective and GEMM
-  double fused_tile_rows = 1;     ///< least rows of a tile
+  double own_kernels = 0;    ///< 1: simulates plans of src/plan if the device has kernels for them
+  double fused_call_us = 0;  ///< added to a call whose kernel overlaps none before
+  double product_rate = 1;   ///< speed of its GEMM relative to the library's
+  double sum_gbps = 1;       ///< own kernels: rate of adding peers' terms, per SM
+  double unfused_call_us = 0;     ///< time that a framework adds between collective and GEMM
+  double fused_tile_rows = 1;     ///< the fewest rows of a tile
   double fused_reduce_cols = 0;   ///< gemm_rs: the only tile width; 0: any
   double fused_whole_shards = 0;  ///< 1: ag_gemm copies whole shards by copy engines
   double fused_pads = 0;          ///< 1: gemm_rs pads each rank's rows to whole tiles
@@ -108,11 +109,12 @@ struct Method {
   double medium_stage_us = 0;  ///< between two GEMMs of the medium-grained method
 };
 
-/// Passes of a mixture of experts that are no product, and how far off layers of experts are.
+/// Rates of the passes of a mixture of experts that are not products, and the known error of
+/// layers.
 struct Experts {
-  double permute_gbps = 1;      ///< rows into their experts' order: what is read and written
-  double map_pairs_per_us = 1;  ///< (token, slot) pairs
-  double error_percent = 0;     ///< of whole layers, the largest
+  double permute_gbps = 1;      ///< ordering rows by expert: bytes read and written
+  double map_pairs_per_us = 1;  ///< making maps: (token, slot) pairs
+  double error_percent = 0;     ///< the largest error of whole layers
   std::string text;             ///< what was compared; always printed
 };
 
@@ -127,7 +129,7 @@ struct MachineModel {
   std::string name, device;
   double ranks_per_node = 1;
   double max_nodes = 1;
-  std::string plans;  ///< the architecture whose plans are used, if any
+  std::string plans;  ///< name of the architecture whose plans are used, if any
   Compute compute;
   Kernels kernels;
   Links links;

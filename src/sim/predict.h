@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ways to run a call, side by side, with the benchmarks' figures.
+// Predicts all ways to run a call, side by side, with the same figures as the benchmarks.
 #pragma once
 #include <optional>
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace tilelace::sim {
 
-/// The library's collective alone.
+/// Time of the library's collective alone.
 double collective_us(const MachineModel&, const Call&);
-/// Collective and GEMM one after the other. A collective draws less power than a GEMM, so the GEMM
-/// after it may run faster than in a sequence of GEMMs.
+/// Time of collective and GEMM one after the other. A collective draws less power than a GEMM, so
+/// the GEMM after it may run faster than in a sequence of GEMMs.
 double unfused_us(const MachineModel&, const Call&);
 
 struct Tried {
@@ -22,22 +22,23 @@ struct Tried {
 
 struct Prediction {
   GemmTime gemm;
-  double least_gemm_us = 0;  ///< at peak rates
+  double least_gemm_us = 0;  ///< of the GEMM at peak rates
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
-  Plan plan, medium_plan;  ///< the fastest fused and medium ones
+  Plan plan, medium_plan;  ///< the fastest fused plan, and the fastest medium one
   Outcome fused, medium;
-  std::vector<Tried> tried;  ///< every fused plan, in order
+  std::vector<Tried> tried;  ///< every fused plan, in the order tried
 
   [[nodiscard]] double ect_us() const { return fused_us - gemm_us; }
   [[nodiscard]] double medium_ect_us() const { return medium_us - gemm_us; }
-  /// 1 - ECT / (unfused - GEMM); absent where unfused <= GEMM.
+  /// 1 - ECT / (unfused - GEMM); absent if unfused <= GEMM.
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> medium_efficiency() const;
   [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
-  /// Least time of the fused call: the longest of its product at peak rates, busiest wire and NIC.
+  /// The least possible time of the fused call: the longest of its GEMM at peak rates, its busiest
+  /// wire and its busiest NIC.
   [[nodiscard]] double roof_us() const;
-  /// What is busiest in the fused call: "power", "tensor cores", "memory", "links", "network"; or
-  /// "latency", where nothing is busy half of the time.
+  /// What is busiest in the fused call: "power", "tensor cores", "memory", "links" or "network";
+  /// "latency" if nothing is busy half of the time.
   [[nodiscard]] std::string bound() const;
 };
 
@@ -45,10 +46,11 @@ struct Candidates {
   std::vector<Plan> fused, medium;
 };
 
-/// Simulates every plan and returns the fastest of each kind. With spans: those of the fused one.
+/// Simulates every plan and returns the fastest of each kind. If spans are asked for, they are
+/// those of the fused plan.
 Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
                    bool with_spans = false);
-/// The plans that Tilelace would choose from.
+/// The same for the plans that Tilelace would choose from.
 Prediction predict(const MachineModel&, const Call&);
 
 }  // namespace tilelace::sim

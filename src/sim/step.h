@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verb call of a role as a value, and verbs that record such values: the role loops of
-// src/schedule run once per role into lists, which the simulator then runs on the machine.
+// A step: a verb call of a role as a value. Recording verbs turn the role loops of src/schedule
+// into lists of steps, which the simulator then runs on the machine.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,7 +17,7 @@ using schedule::Verb;
 struct Step {
   Verb verb = Verb::admit;
   std::int32_t peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
-  std::int32_t owner = -1;  ///< whose shard; -1: the tile straddles shards
+  std::int32_t owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   std::int32_t row = 0;     ///< the first row
   std::int32_t rows = 0;
   std::int32_t col = -1;  ///< tiles only
@@ -28,7 +28,7 @@ struct Step {
 
 using StepList = std::vector<Step>;
 
-/// What a tile or a chunk contains.
+/// The step for a tile or a chunk.
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb,
           peer,
@@ -54,7 +54,7 @@ inline Step step_of(Verb verb, const schedule::ReduceTransfer& t) {
           static_cast<std::int32_t>(t.rows.size())};
 }
 
-/// Verbs for the role loops that only record their calls.
+/// Verbs that only record the calls that role loops make.
 class Recorder {
  public:
   explicit Recorder(StepList& list) : list_(list) {}
@@ -88,7 +88,7 @@ class Recorder {
   StepList& list_;
 };
 
-/// Steps of every role of a rank in a call: copy, then each worker.
+/// Records the steps of every role of a rank in a call: copy, then each worker.
 template <class Schedule>
 std::vector<StepList> record(const Schedule& s) {
   std::vector<StepList> lists(static_cast<std::size_t>(s.workers) + 1);

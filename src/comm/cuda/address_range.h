@@ -40,18 +40,19 @@ std::size_t recommended_granularity(CUdevice device, std::string_view op);
 struct PhysicalMemory {
   MemoryHandle handle;
   bool fabric = false;
-  std::string fabric_reason;  ///< why it has no fabric handle, in the driver's words
+  std::string fabric_reason;  ///< why there is no fabric handle, in the driver's words
 };
 
-/// Memory that can be exported as a descriptor, and as a fabric handle where the driver grants one.
-/// Error: system.
+/// Makes memory that can be exported as a descriptor, and as a fabric handle if the driver grants
+/// one. Error: system.
 PhysicalMemory create_memory(CUdevice device, std::size_t bytes, std::string_view op);
 
 /// Error: system.
 UniqueFd export_memory(const MemoryHandle& memory, std::string_view op);
 MemoryHandle import_memory(int fd, std::string_view op);
 
-/// Reserves ranks * stride addresses. Ranks may map into it at once, each at its own place.
+/// A reserved range of ranks * stride addresses. Several ranks may map memory into it at the same
+/// time, each at its own place.
 class AddressRange {
  public:
   /// Error: system.
@@ -73,7 +74,7 @@ class AddressRange {
 
   CUdeviceptr base_ = 0;
   std::size_t stride_;
-  std::vector<unsigned char> mapped_;  ///< by rank; bytes, because ranks write them side by side
+  std::vector<unsigned char> mapped_;  ///< by rank; bytes, as ranks write at the same time
 };
 
 }  // namespace tilelace::comm

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounds in which every rank does its part, and then all continue or all fail with the same error.
+// Rounds in which every rank does its part. Then either all continue, or all fail with the same
+// error.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,8 +18,9 @@ class Agreement {
   Agreement(Group& group, std::string_view op, double timeout_s)
       : group_(group), op_(op), deadline_(op, timeout_s) {}
 
-  /// Runs `work` and returns its results by rank. If it threw on some ranks, every rank throws the
-  /// error of the lowest of them. Collective, bounded. Errors: that one, peer, timeout.
+  /// Runs `work` on every rank and returns the results by rank. If it throws on some ranks, all
+  /// ranks throw the error of the lowest of them. Collective, bounded. Errors: those of `work`,
+  /// peer, timeout.
   std::vector<std::string> round(const std::function<std::string()>& work) const;
 
   /// Seconds left of the timeout.

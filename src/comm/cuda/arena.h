@@ -16,8 +16,8 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Hands out pieces of a DeviceMemory, lowest offset first. Local, but deterministic: ranks that
-/// take and give back the same sizes in the same order get the same offsets.
+/// Hands out pieces of a DeviceMemory, at the lowest offset that fits. Local, but deterministic:
+/// ranks that take and give back the same sizes in the same order get the same offsets.
 class Arena {
  public:
   static constexpr std::size_t kAlignment = 256;
@@ -26,7 +26,7 @@ class Arena {
 
   /// `what` names the region in the error. The memory is not cleared. Error: usage (no room).
   Region take(std::string_view what, std::size_t bytes);
-  /// Error: usage (not taken).
+  /// Error: usage (the region is not taken).
   void give_back(const Region& region);
 
   [[nodiscard]] std::byte* at(const Region& region, int rank) const {
@@ -35,8 +35,8 @@ class Arena {
   [[nodiscard]] std::byte* local(const Region& region) const {
     return memory_->local() + region.offset;
   }
-  [[nodiscard]] std::size_t left() const;     ///< bytes in all free pieces
-  [[nodiscard]] std::size_t largest() const;  ///< bytes in the largest
+  [[nodiscard]] std::size_t left() const;     ///< bytes of all free pieces
+  [[nodiscard]] std::size_t largest() const;  ///< bytes of the largest free piece
   [[nodiscard]] const DeviceMemory& memory() const { return *memory_; }
 
  private:

@@ -8,7 +8,7 @@
 
 namespace tilelace::comm {
 
-/// The link from a device to another one that this process sees.
+/// The link from a device to another device that this process sees.
 struct PeerLink {
   int device = -1;
   bool access = false;
@@ -26,13 +26,13 @@ struct Capabilities {
   int compute_minor = 0;
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
-  double memory_bytes_per_s = 0;  ///< by clock and bus width; 0: unknown
+  double memory_bytes_per_s = 0;  ///< from clock and bus width; 0: unknown
   int copy_engines = 0;
   bool vmm = false;
   bool posix_fd = false;
-  bool fabric = false;        ///< granted: a trial allocation succeeded
-  std::string fabric_reason;  ///< why not
-  bool multicast = false;     ///< the attribute only: no object is ever created
+  bool fabric = false;        ///< whether a trial allocation got a fabric handle
+  std::string fabric_reason;  ///< why it did not
+  bool multicast = false;     ///< the device's attribute; no object is ever created to test it
   bool host_native_atomics = false;
   int driver_version = 0;  ///< 13000 is 13.0
   int runtime_version = 0;
@@ -43,8 +43,8 @@ struct Capabilities {
 /// How many devices this process sees. Error: system (no driver).
 int device_count();
 
-/// The device of a rank: the only visible one if the launcher hides the others, else the one with
-/// this number. Errors: usage, system.
+/// The device of a rank: the only visible device if the launcher hides the others, else the device
+/// with this number. Errors: usage, system.
 int device_of(int local_rank);
 
 /// Local. Errors: usage (no such device), system (no driver).

@@ -8,20 +8,21 @@
 
 namespace tilelace::comm {
 
-/// How long an allocation took, for reports. Times are this rank's, with waits for peers.
+/// How long the steps of an allocation took, for reports. Times are this rank's and include waits
+/// for peers.
 struct SetupFacts {
-  double create_us = 0;    ///< own memory made
-  double exchange_us = 0;  ///< exported, passed around
-  double map_us = 0;       ///< every rank's memory imported, mapped, opened to this device
+  double create_us = 0;    ///< making the own memory
+  double exchange_us = 0;  ///< exporting it and exchanging handles
+  double map_us = 0;       ///< importing and mapping every rank's memory
   double zero_us = 0;
-  bool fabric = false;        ///< exportable over NVLink fabric too
-  std::string fabric_reason;  ///< why not
+  bool fabric = false;        ///< whether it can also be exported over NVLink fabric
+  std::string fabric_reason;  ///< why it cannot
 };
 
-/// GPU memory of equal size on every rank: peer(r) = base + r * stride, for host calls (memcpy,
-/// stream writes, tensor maps) and in kernels alike. Destruction is local and waits for no peer;
-/// this rank's work on the memory must have ended before. Memory of a peer, alive or dead, stays
-/// valid until this rank destroys its own view, and vice versa.
+/// GPU memory of equal size on every rank. peer(r) = base + r * stride is valid in kernels and in
+/// host calls (memcpy, stream writes, tensor maps). Destruction is local and waits for no peer;
+/// this rank's work on the memory must have ended before. The memory of a peer, alive or dead,
+/// stays valid here until this rank destroys this object, and vice versa.
 class DeviceMemory {
  public:
   DeviceMemory(const DeviceMemory&) = delete;
@@ -61,15 +62,14 @@ class DeviceMemory {
   SetupFacts facts_;
 };
 
-/// Zero-filled. Every rank passes the same bytes and its own CUDA device ordinal; ranks may
-/// share a device. Collective, bounded (except time inside the driver). All ranks' memory
-/// is mapped into one range, per process. `multicast`: also mapped for multicast, which
-/// needs a device per rank and the option of the same name (comm/multicast_permit.h). Equal
-/// on every rank. Errors: usage (sizes or options differ, no such device, no permit for
-/// multicast or a device without it; on every rank), system (no driver, no memory, no peer
-/// access, no multicast; on every rank, naming the rank and the driver's error), peer,
-/// timeout. After a usage or system error the group stays usable and nothing is left
-/// allocated.
+/// Allocates zero-filled memory. Every rank passes the same bytes and its own CUDA device ordinal;
+/// ranks may share a device. Collective, bounded (except time inside the driver). Each process maps
+/// the memory of all ranks into one range. `multicast`, equal on every rank: also maps it for
+/// multicast, which needs a device per rank and a permit (comm/multicast_permit.h). Errors, on
+/// every rank: usage (sizes or options differ, no such device, no permit for multicast, or a device
+/// without it), system (no driver, no memory, no peer access, no multicast; the text names the rank
+/// and the driver's error), peer, timeout. After a usage or system error the group stays usable and
+/// nothing is left allocated.
 std::shared_ptr<DeviceMemory> allocate_device(Group& group, int device, std::size_t bytes,
                                               double timeout_s, bool multicast = false);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions, looked up at run time: a binary also starts without a driver, and reports
-// it when one is needed.
+// The driver's functions, looked up at run time, so that a program also starts without a driver and
+// reports the lack only when it needs one.
 #pragma once
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -42,7 +42,7 @@ const Driver& driver(std::string_view op);
 /// The table, or null once the process is ending: destructors then release nothing.
 const Driver* driver_if_alive() noexcept;
 
-/// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+/// An error in the driver's words: "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
 std::string driver_words(const Driver& driver, CUresult result);
 
 /// Throws a system error `op: what failed: <the driver's words>`.
@@ -52,7 +52,7 @@ void require_runtime(cudaError_t result, std::string_view op, std::string_view w
 /// The driver's handle of a CUDA ordinal. Errors: usage (no such device), system.
 CUdevice device_handle(int device, std::string_view op);
 
-/// 0 where the driver does not know the attribute.
+/// The attribute's value; 0 if the driver does not know the attribute.
 int device_attribute(CUdevice device, CUdevice_attribute attribute, std::string_view op);
 
 /// Makes a device current in this thread, and restores the previous one at the end. Unlike

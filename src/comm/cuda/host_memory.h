@@ -4,8 +4,8 @@
 
 namespace tilelace::comm {
 
-/// Zero-filled, page-locked host memory that kernels of this process can access: timeout records,
-/// abort words. Local. Destroy it when no kernel uses it.
+/// Zero-filled, page-locked host memory that kernels of this process can access, for timeout
+/// records and abort words. Local. Destroy it only when no kernel uses it.
 class HostMemory {
  public:
   /// Errors: usage (no such device), system (no driver, no memory).
@@ -14,9 +14,9 @@ class HostMemory {
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
-  /// For the host.
+  /// The memory's address on the host.
   [[nodiscard]] std::byte* host() const { return host_; }
-  /// The same memory, for kernels of the device.
+  /// The memory's address for kernels of the device.
   [[nodiscard]] std::byte* device() const { return device_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 

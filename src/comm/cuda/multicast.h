@@ -20,7 +20,7 @@ std::size_t multicast_granularity(const MulticastPermit&, CUdevice device, int r
 /// A reference to a multicast object. Threads share one, processes import it.
 class MulticastObject {
  public:
-  /// Makes one. Error: system.
+  /// Makes an object. Error: system.
   MulticastObject(const MulticastPermit&, int ranks, std::size_t bytes, std::string_view op);
   /// Imports another process's object. Error: system.
   MulticastObject(const MulticastPermit&, int fd, std::string_view op)
