@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of one rank: what its actors share, and the verbs that are the same for every op.
+// One call of one rank: the state that its actors share, and the verbs that all ops have in common.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -24,12 +24,12 @@ namespace tilelace::cpu {
 using schedule::Index;
 using schedule::RowRange;
 
-/// What each rank shows its peers beside each slot: a header word per peer, and a card with the
-/// text that the header's hash stands for. There are two of each, since a rank whose call was
+/// What each rank shows its peers next to each slot: a header word per peer, and a card with the
+/// text of which the header has the hash. There are two of each, since a rank whose call was
 /// refused may already be in its next call when a peer reads the first.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
-  std::array<std::array<char, 1024>, 2> cards;  // 64 shards and a plan fit
+  std::array<std::array<char, 1024>, 2> cards;  // enough for 64 shards and a plan
 };
 
 /// Header hash of a refused call; its card says why.
@@ -38,20 +38,21 @@ constexpr std::uint32_t kRefused = 0;
 constexpr std::uint32_t kPreparing = 1;
 /// Header hash of a rank in prepare_collectives, or before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. Replaces the call's
-/// header: ranks whose own pairs fit would otherwise wait for the ranks that gave up.
+/// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. It replaces the call's
+/// header: otherwise ranks whose own counts fit would wait for the ranks that gave up.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 
-/// Another rank is in a different call. Not yet an Error: its text needs both ranks' cards.
+/// Another rank is in a different call. This is not an Error yet, whose text needs both ranks'
+/// cards.
 struct Disagreement {
   int peer = 0;
 };
 
 /// One slot on all ranks: rank r's flags at flags(r), its data area at data(r).
 struct SlotView {
-  std::byte* base = nullptr;  ///< rank 0's
-  std::size_t stride = 0;     ///< from one rank to the next
+  std::byte* base = nullptr;  ///< address of rank 0's slot
+  std::size_t stride = 0;     ///< bytes from one rank's slot to the next
   std::int64_t flag_bytes = 0;
 
   [[nodiscard]] comm::Flag* flags(int rank) const {
@@ -64,12 +65,13 @@ struct SlotView {
 
 struct Call {
   comm::Group* group = nullptr;
-  std::byte* control = nullptr;  ///< rank 0's
+  std::byte* control = nullptr;  ///< of rank 0
   std::size_t control_stride = 0;
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
-  /// By rank, if each pair of ranks has its own hashes: of headers to that rank, and from it.
+  /// If each pair of ranks has its own hashes: by rank, the hash in the header to that rank and
+  /// from it.
   std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
   std::span<const std::unique_ptr<Link>> links;  ///< by rank
@@ -77,7 +79,7 @@ struct Call {
   const Plan* plan = nullptr;
   const Operands* operands = nullptr;
   plan::SlotLayout layout;
-  std::string_view name;  ///< the op's name, for texts
+  std::string_view name;  ///< the op's name, for error texts
 
   [[nodiscard]] int rank() const { return group->rank(); }
   [[nodiscard]] Link& link(int peer) const { return *links[static_cast<std::size_t>(peer)]; }
@@ -107,16 +109,17 @@ struct Call {
   [[nodiscard]] std::int64_t deadline_ns() const {
     return comm::StdAtomics::now_ns() + static_cast<std::int64_t>(timeout_s * 1e9);
   }
-  /// Condition of waits for a peer's header: it is there, or the peer has left.
+  /// Condition of waits for a peer's header: the header has arrived, or the peer has left.
   [[nodiscard]] auto here_or_gone(int peer) const {
     return [this, peer, round = 0U](comm::Header have) mutable {
       if (comm::epoch_reached(comm::header_epoch(have), epoch)) return true;
       return (++round & 63U) == 0 && group->has_left(peer);
     };
   }
-  /// After such a wait: throws, and ends the group's waits, if the peer left without this call.
+  /// After a wait by here_or_gone: if the peer left before this call, ends the group's waits and
+  /// throws.
   void require_here(int peer, const comm::Header* word) const;
-  /// Throws Disagreement if a peer's header of this call is there and differs.
+  /// Throws Disagreement if a peer's header of this call has arrived and differs.
   void check_agreement() const;
 
  private:
@@ -130,7 +133,7 @@ struct Actor {
   [[nodiscard]] const char* role() const { return worker < 0 ? "copy" : "compute"; }
 };
 
-/// The verbs of flags and headers. `meaning` says in words what a flag means, and which rank raises
+/// The verbs of flags and headers. `meaning` describes a flag in words and says which rank raises
 /// it.
 class CallVerbs {
  public:
@@ -149,7 +152,7 @@ class CallVerbs {
   ~CallVerbs() = default;
   [[nodiscard]] virtual Meaning meaning(Index flag) const = 0;
   [[noreturn]] void expired(const Meaning&, std::uint32_t have);
-  /// Ends the group's waits and throws this timeout; `about` is the rank to blame.
+  /// Ends the group's waits and throws a timeout error; `about` is the rank to blame.
   [[noreturn]] void time_out(int about, const std::string& text);
   [[noreturn]] void aborted();
   /// Throws if the rank that should raise this flag has left.
@@ -158,12 +161,13 @@ class CallVerbs {
   void move_rows(int peer, const RowsCopy& c) {
     finish(call_.link(peer).copy(c, bound()), c.bytes());
   }
-  /// Runs `store`, which writes this many bytes to the peer's memory; only on links that map it.
+  /// Runs `store`, which writes this many bytes to the peer's memory. Only on links that map
+  /// memory.
   template <class Store>
   void store_over(int peer, std::int64_t bytes, const Store& store) {
     finish(call_.link(peer).store(bytes, std::cref(store), bound()), bytes);
   }
-  /// Throws unless the link finished in time.
+  /// Throws unless the link's verb finished in time.
   void finish(comm::WaitStatus, std::int64_t bytes);
   void point(const char* copy_point, const char* compute_point) const;
   /// Called before this actor touches a peer's slot. Ranks in different calls would overwrite each

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checked mode: real calls of CPU ranks, recorded and judged by the protocol checker.
+// The checked mode: records real calls of CPU ranks, which the protocol checker then judges.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -27,7 +27,7 @@ class CheckedGroup {
   }
 
   [[nodiscard]] std::vector<std::string> findings() const;
-  /// After a call that ended with an error the records are incomplete: checking stops.
+  /// Stops checking. For calls that ended with an error, after which the records are incomplete.
   void stop(const std::string& reason);
   [[nodiscard]] bool stopped() const;
 

@@ -8,8 +8,7 @@
 
 namespace tilelace::cpu {
 
-/// A rank's staging for collectives: two slots, as for other calls, but of a fixed
-/// size.
+/// A rank's staging for collectives: two slots, as other calls have, but of fixed size.
 class Collectives {
  public:
   Collectives(int ranks, int workers);
@@ -19,7 +18,8 @@ class Collectives {
   /// Collective. Errors: as comm::Group::allocate.
   void allocate(comm::Group&, std::uint32_t epoch, double timeout_s);
   [[nodiscard]] SlotView slot(std::uint32_t epoch) const;
-  /// Fills the first `bytes` of the rank's data in the slot with a pattern, to expose late reads.
+  /// Fills the first `bytes` of the rank's data in the slot with a pattern, so that late reads
+  /// show.
   void poison(int rank, std::uint32_t epoch, Index bytes) const;
 
  private:

@@ -48,11 +48,11 @@ class Engine final : public Backend {
     PackedWeight weight;
   };
 
-  /// The most that prepared calls need.
+  /// The largest needs of all prepared calls.
   struct Room {
     std::int64_t flags = 64, data = 64;  ///< bytes per slot
     int tile_m = 1, tile_n = 1;
-    Index parked = 0;  ///< most parked tiles
+    Index parked = 0;  ///< number of parked tiles
 
     [[nodiscard]] bool fits(const Room& r) const { return flags <= r.flags && data <= r.data; }
     [[nodiscard]] bool workers_fit(const Room& r) const {
@@ -75,7 +75,7 @@ class Engine final : public Backend {
   void tell_peers(const Call&) const;
   void await_headers(Call&);
   void settle(Call&, int peer);
-  /// After an actor's error: stops the others, here and on peers.
+  /// After an actor's error: ends the waits of all others, on this rank and on peers.
   void end_waits(const Call&, ErrorKind);
   /// Runs one job on every actor: indices 0 .. workers - 1 compute, index `workers` copies.
   void on_actors(Call&, const std::function<void(int)>& job);
@@ -86,13 +86,14 @@ class Engine final : public Backend {
   template <class Tiles>
   void gather_tiles(Call&, const Tiles&, const WeightColumns&);
   void run_reduce(Call&, const WeightColumns&, Part);
-  /// With `given` the product is already computed.
+  /// Runs one actor's compute role. `given`: the product is already computed.
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Staging for collectives, agreed on under the name and card of the call that needs it.
+  /// Allocates the staging for collectives. Ranks first agree under the name and card of the call
+  /// that needs it.
   void stage_collectives(std::string_view name, std::string_view card);
-  /// A collective's name in texts, and the start of its card, before the plan.
+  /// A collective's name in error texts, and the beginning of its card; the plan follows.
   struct CollectiveWords {
     std::string_view name;
     std::string call;
@@ -115,7 +116,7 @@ class Engine final : public Backend {
   std::int64_t flag_bytes_ = 0;
   Collectives collectives_;
   std::uint32_t epoch_ = 0;
-  std::uint32_t unwatched_ = 0;  ///< calls that the checked mode does not see
+  std::uint32_t unwatched_ = 0;  ///< number of calls that the checked mode does not see
   Room room_;
   std::vector<Packed> packed_;
   std::vector<WorkerState> workers_;

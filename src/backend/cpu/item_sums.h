@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of collectives, element by element.
+// Adds the terms of collectives, element by element.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tilelace::cpu {
 
-/// Adds `count` elements of every term in the order of the terms; floats in fp32, rounded once.
-/// Reduction::max: a NaN wins, and the first of equal values. `out` may be a term.
+/// Adds `count` elements of every term, in the order of the terms; floats are added in fp32 and
+/// rounded once. Reduction::max: a NaN wins; of equal values the first wins. `out` may be a term.
 void add_up(Item, Reduction, std::span<const std::byte* const> terms, std::int64_t count,
             std::byte* out);
 

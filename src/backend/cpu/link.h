@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The link to a peer of a CPU rank: its verbs move rows, raise flags and send headers. A peer's
-// rows are named by addresses in the range of all ranks' slots, whether those are mapped or
-// not.
+// rows are given by addresses in the range of all ranks' slots, even if that memory is not mapped.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -30,7 +29,7 @@ struct RowsCopy {
 /// Copies within this rank.
 void copy_rows(const RowsCopy&);
 
-/// Deadline of a verb that takes time.
+/// When a verb that takes time must end.
 struct Bound {
   const comm::AbortWord* abort = nullptr;
   std::int64_t deadline_ns = 0;
@@ -46,12 +45,12 @@ class Link {
   [[nodiscard]] const comm::LinkRow& row() const { return row_; }
   /// Moves rows to or from the peer; returns when they have arrived.
   [[nodiscard]] virtual comm::WaitStatus copy(const RowsCopy&, const Bound&) = 0;
-  /// Runs `store`, which writes this many bytes to the peer's memory, and takes as long as the link
-  /// needs for them. Only on links that map memory.
+  /// Runs `store`, which writes this many bytes to the peer's memory, and returns after the time
+  /// that the link needs for them. Only on links that map memory.
   [[nodiscard]] virtual comm::WaitStatus store(std::int64_t bytes,
                                                const std::function<void()>& store,
                                                const Bound&) = 0;
-  /// Publishes everything sent to the peer before it.
+  /// Raises a flag, which publishes everything sent to the peer before.
   virtual void raise(comm::Flag* flag, std::uint32_t epoch) = 0;
   virtual void send_header(comm::Header* word, std::uint32_t epoch, std::uint32_t hash) = 0;
 
@@ -59,7 +58,7 @@ class Link {
   const comm::LinkRow& row_;
 };
 
-/// Links to every rank, by rank; null for itself. Error: usage (options).
+/// Makes the links to all ranks, by rank; null for this rank. Error: usage (options).
 std::vector<std::unique_ptr<Link>> join_links(int rank, int ranks, const CommunicatorOptions&);
 
 }  // namespace tilelace::cpu

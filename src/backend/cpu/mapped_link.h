@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Links to peers whose memory is mapped: direct, or with an emulated wire's timing.
+// Links to peers whose memory is mapped: direct links, and links with the timing of an emulated
+// wire.
 #pragma once
 #include "backend/cpu/link.h"
 #include "backend/cpu/wire.h"

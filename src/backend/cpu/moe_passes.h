@@ -11,7 +11,7 @@ namespace tilelace::cpu {
 
 class CpuMoePasses final : public MoePasses {
  public:
-  /// Runs job(0) .. job(workers - 1), at once or one after the other; jobs do not throw.
+  /// Runs job(0) .. job(workers - 1), in parallel or one after the other. Jobs do not throw.
   using Run = std::function<void(const std::function<void(int)>&)>;
 
   CpuMoePasses(int workers, Run run);
@@ -25,7 +25,7 @@ class CpuMoePasses final : public MoePasses {
   void prepare(std::int64_t k) override;
 
  private:
-  /// Calls body(worker, i) for every i below count, each worker its share.
+  /// Calls body(worker, i) for every i below count. Each worker gets a share of the i.
   template <class Body>
   void spread(std::int64_t count, const Body& body);
 

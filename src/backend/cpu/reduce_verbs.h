@@ -12,8 +12,9 @@ namespace tilelace::cpu {
 
 class ReduceVerbs final : public CallVerbs {
  public:
-  /// With `partials` the product already exists: a [m, n] matrix in the partials' type replaces
-  /// `compute` (the collective alone, and the second half of the unfused path).
+  /// If `partials` is given, the product already exists and `compute` reads it from there: a [m, n]
+  /// matrix of the partials' type. For the collective alone, and for the second half of the unfused
+  /// path.
   ReduceVerbs(Call& call, Actor actor, const schedule::GemmReduce& s, WorkerState* state,
               const PackedWeight* weight, int tile_n, const TensorView* partials)
       : CallVerbs(call, actor),
@@ -47,12 +48,12 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] std::byte* result(int rank, Index row) const;
   [[nodiscard]] Index first_out_row() const;
   [[nodiscard]] std::byte* out_row(Index row) const;
-  /// Partials of a shard are sent from where they are, not copied to the outgoing area first.
+  /// Whether partials of a shard are sent from where they are, without a copy to the outgoing area.
   [[nodiscard]] bool sends_in_place(int owner) const;
   [[nodiscard]] bool maps(int peer) const { return peer == s_.rank || call_.link(peer).row().maps; }
-  /// Address at the peer for this rank's partial tile.
+  /// The address at the peer where this rank's partial tile goes.
   [[nodiscard]] std::byte* incoming_tile(int peer, const schedule::ReduceTile&) const;
-  /// Rounds the accumulator to the type of partials, into `rows`.
+  /// Rounds the accumulator to the type of partials and stores it in `rows`.
   void round_to(std::byte* rows, std::int64_t row_bytes, const schedule::ReduceTile&);
   /// Sends the rounded accumulator to a peer whose memory is not mapped.
   void send_rounded(int peer, std::byte* to, const schedule::ReduceTile&);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row norm of all_reduce_norm, applied to the sums.
+// The normalisation of rows in all_reduce_norm, applied to the sums.
 #pragma once
 #include <cstddef>
 

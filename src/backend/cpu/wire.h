@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's emulated wire: a transfer takes as long as the set bandwidth and latency say, without
-// using a core.
+// A rank's emulated wire: a transfer takes the time given by bandwidth and latency, and meanwhile
+// uses no core.
 #pragma once
 #include <time.h>
 
@@ -38,7 +38,7 @@ class Wire {
   }
 
  private:
-  /// Longer than any wait; transfer times are capped here so that they fit their integer type.
+  /// Longer than any wait. Transfer times are capped at this value, to fit their integer type.
   static constexpr double kLongestNs = 1e15;
 
   static void sleep_until(std::int64_t ns) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of one rank: they sleep between calls and run one job each per call.
+// The threads of one rank. They sleep between calls, and each runs one job per call.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -12,7 +12,8 @@ namespace tilelace::cpu {
 
 class WorkerPool {
  public:
-  /// `threads` helpers beside the calling thread; the last one asks the scheduler to run soon.
+  /// Makes `threads` helpers for the calling thread. The last one asks the scheduler for short
+  /// latency.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

@@ -18,18 +18,18 @@ struct WorkerState {
         accumulator(static_cast<std::size_t>(tile_m) * tile_n),
         second(accumulator.size()) {}
 
-  int max_rows;  ///< of a tile
+  int max_rows;  ///< the most rows of a tile
   TileGemm gemm;
   std::vector<float> accumulator;
   std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
-  /// Own parts of straddling tiles, by (the own shard's first or last row of tiles, column).
+  /// Own parts of straddling tiles, by band (the own shard's first or last) and column.
   std::vector<std::vector<float>> parked;
 };
 
-/// The packed weights of a call, and which of them a column tile belongs to.
+/// The packed weights of a call. Finds the weight that a column tile belongs to.
 struct WeightColumns {
   std::vector<const PackedWeight*> weights;
-  std::vector<std::unique_ptr<PackedWeight>> own;  ///< packed for this call, not by prepare
+  std::vector<std::unique_ptr<PackedWeight>> own;  ///< weights packed for this call, not by prepare
   bool paired = false;  ///< swiglu: a column tile is the same panel of gate and up
 
   struct Place {

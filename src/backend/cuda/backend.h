@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank whose tensors are on a GPU: the public calls over RankOps and the GEMM.
+// The backend of a rank whose tensors are on a GPU: public calls, by RankOps and the GEMM.
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,7 +23,7 @@ class GpuBackend : public Backend {
  public:
   /// Errors: as make_cuda_backend.
   GpuBackend(comm::Group& group, const CommunicatorOptions& options);
-  /// Waits for this device's work, which ends: every wait in this rank's kernels is bounded.
+  /// Waits for this device's work. That always ends, since waits in kernels are bounded.
   ~GpuBackend() override;
 
   [[nodiscard]] Machine machine() const override { return machine_; }
@@ -58,12 +58,12 @@ class GpuBackend : public Backend {
   /// Errors: usage (a rank is already in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
-  /// Text that must be equal on every rank. Errors: usage (no plan, a weight in other memory).
+  /// A text that must be equal on every rank. Errors: usage (no plan, a weight in other memory).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
-  /// The needs of these calls, beside those of calls prepared before.
+  /// What these calls need in addition to the calls prepared before.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
-  /// Releases what was prepared; keeps it in `retired_` if graphs captured calls of it.
+  /// Releases what was prepared, or keeps it in `retired_` if graphs captured calls that use it.
   void retire();
   void throw_if_graphs_failed();
   /// Throws errors of earlier calls.
@@ -82,12 +82,12 @@ class GpuBackend : public Backend {
                                           const CollectiveOptions& options) const;
   [[nodiscard]] plan::CollectiveMachine collective_machine() const;
   void check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const;
-  /// What all collectives do around `enqueue`, which checks and enqueues the call.
+  /// What all collectives do before and after `enqueue`, which checks and enqueues the call.
   void in_collectives(std::string_view name, void* stream, const std::function<void()>& enqueue);
   /// The plan of each GEMM alone; made once for each problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
-  /// Whether these weights keep their values, so that kernels may read them before the stream gets
-  /// there.
+  /// Whether these weights were prepared and so do not change: kernels may read them before the
+  /// stream gets to the call.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
   /// Where peers can reach a result, if it is in a SymmetricBuffer.
   [[nodiscard]] ReachableOut reachable(const TensorView& out) const;
@@ -98,26 +98,26 @@ class GpuBackend : public Backend {
   std::string uuid_, name_;
   Machine machine_;
   std::vector<const comm::LinkRow*> links_;  ///< by rank; empty before prepare
-  bool shares_device_ = false;  ///< other communicators' kernels may run beside this one's
+  bool shares_device_ = false;  ///< other communicators' kernels may run at the same time
   std::unique_ptr<GemmWorkspace> workspace_;      // for GEMMs alone
   std::unique_ptr<RankOps> ops_;                  // null before prepare
   std::unique_ptr<CollectiveCalls> collectives_;  // null before the first
-  std::string collectives_out_of_step_;           // why they are refused; empty: they are not
+  std::string collectives_out_of_step_;           // why collectives are refused, or empty
   SlotNeeds needs_;                               // of what is prepared
   RankShare share_;                               // of what is prepared
   struct Retired {
     std::unique_ptr<RankOps> ops;
-    bool in_step;  ///< if not, its waits were ended
+    bool in_step;  ///< false: ranks disagreed, and its waits were ended
   };
   std::vector<Retired> retired_;  ///< prepared calls that graphs captured
   struct ProblemHash {
     std::size_t operator()(const Problem& p) const { return hash_value(p); }
   };
   Recent<Problem, std::vector<plan::GemmPlan>, ProblemHash> gemm_plans_{4096};
-  std::vector<TensorView> weights_;  ///< given to prepare
+  std::vector<TensorView> weights_;  ///< the weights given to prepare
   /// Memory from allocate(), in the order in which all ranks made it.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
-  void* last_stream_ = nullptr;  ///< of the last call
+  void* last_stream_ = nullptr;  ///< the stream of the last call
   GpuMoePasses moe_passes_{device_};
   std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
 };

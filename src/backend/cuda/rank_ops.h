@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ops of one rank on one communicator: they share memory, slots and the count of calls, so that
-// they may follow each other in any order, also in one graph.
+// All ops of one rank on one communicator. They share memory, slots and the count of calls, so that
+// calls may follow each other in any order, also in one graph.
 #pragma once
 #include <vector>
 
@@ -16,15 +16,15 @@
 namespace tilelace::cuda {
 
 struct RankOps {
-  /// Staging for calls of every problem of the list, up to its m, on any path. Collective. `group`
-  /// must outlive it. Errors: usage, system, peer, timeout.
+  /// Allocates staging for calls of every problem of the list, up to its m, on any path.
+  /// Collective. `group` must outlive this. Errors: usage, system, peer, timeout.
   RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
           const RankShare& share = {});
-  /// Staging for calls that need no more than `needs`. Collective; errors as above.
+  /// Allocates staging for calls that need no more than `needs`. Collective; errors as above.
   RankOps(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
           const RankShare& share);
 
-  /// Needs of a slot for calls of these problems among this many ranks. Errors: usage.
+  /// What calls of these problems need in a slot, for this number of ranks. Errors: usage.
   static SlotNeeds needs_of(const std::vector<Problem>& problems, int ranks,
                             const RankShare& share);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bulk conversions with the rounding of core/half.h (nearest even; NaN stays NaN).
+// Conversions of arrays, rounded as in core/half.h (to nearest even; NaN stays NaN).
 #pragma once
 #include <cstdint>
 

@@ -10,10 +10,10 @@
 namespace tilelace::cpu {
 
 /// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the biases'
-/// type. A null bias counts as zero; biases start at the tile's first column. A residual, shaped
-/// and typed like `out`, is added before rounding; there is no activation then. swiglu: acc = gate,
-/// acc2 = up: out = silu(gate + bias) * (up + bias2). `clamped`, of swiglu: gpt-oss's form
-/// (tilelace/moe.h). `row_scales`: factors of whole rows, before the rounding.
+/// type. A null bias counts as zero; biases start at the tile's first column. A residual, of the
+/// shape and type of `out`, is added before rounding; then there is no activation. swiglu: acc =
+/// gate, acc2 = up: out = silu(gate + bias) * (up + bias2). `clamped`: gpt-oss's form of swiglu
+/// (tilelace/moe.h). `row_scales`: a factor per row, applied before rounding.
 struct Epilogue {
   Activation activation = Activation::none;
   DType dtype{};
@@ -25,7 +25,7 @@ struct Epilogue {
   const float* row_scales = nullptr;
 };
 
-/// `acc2` is read by swiglu only, with the stride of `acc`.
+/// `acc2` is only for swiglu and has the stride of `acc`.
 void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, std::int64_t ldacc,
                 std::int64_t rows, std::int64_t cols, void* out, std::int64_t ldout);
 

@@ -8,11 +8,12 @@
 
 namespace tilelace::cpu {
 
-/// How an output was computed. `frobenius_factor`, in units of the type's roundoff u: 0 means 0.52,
-/// or 0.72 if the reference has rounded partial sums; more roundings need more (a bf16 ring: 1.15).
+/// How an output was computed. `frobenius_factor` is in units of the type's roundoff u; 0 means
+/// 0.52, or 0.72 if the reference has rounded partials. If values are rounded more often, it must
+/// be larger (a bf16 ring: 1.15).
 struct ErrorModel {
   Activation activation = Activation::none;
-  int roundings = 1;  ///< of the value itself; the reference counts those of partial sums
+  int roundings = 1;  ///< roundings of the value itself; the reference counts those of partials
   double frobenius_factor = 0;
 };
 
@@ -22,21 +23,21 @@ struct GemmError {
   double allowed_frobenius = 0;  ///< limit of `frobenius`
   std::int64_t row = -1;         ///< first element that exceeds its bound; -1: none
   std::int64_t col = -1;
-  double got = 0, expected = 0;  ///< at that element
+  double got = 0, expected = 0;  ///< values of that element
   bool pass = false;
 };
 
 /// Compares `out` with the reference of the same block; `up` is the second product of swiglu.
 /// An element x before the activation may be off by
 ///   b = u * sum |rounded partials| + 16 * 2^-24 * sum |a b|;
-/// the result by roundings * u * |y| + max |act'| over [x - b, x + b] * b. That maximum is at an
-/// end of the interval or at one of the two extrema of act', which follow from act'' = 0: the bound
-/// is exact, not sampled. A NaN or infinity fails. Values below the type's exponent range may be
-/// off by its underflow threshold.
+/// the result by roundings * u * |y| + max |act'| over [x - b, x + b] * b. The maximum is at an end
+/// of the interval or at one of the two points where act'' = 0, so the bound is exact and not
+/// sampled. A NaN or infinity fails. Values below the type's exponent range may be off by the
+/// type's underflow threshold.
 GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmReference& gate,
                      const GemmReference* up = nullptr);
 
-/// The activation in fp64 and its derivative (swiglu: that of the gate, silu).
+/// The activation in fp64, and its derivative (swiglu: of silu, the gate's function).
 double activate_exact(Activation activation, double x);
 double activation_slope(Activation activation, double x);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of a mixture of experts in fp64, each with how far a result in floats may be off.
+// The steps of a mixture of experts in fp64, each with a bound on the error of the same step in
+// floats.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -10,7 +11,7 @@
 
 namespace tilelace::cpu {
 
-/// A number, and how far what was computed may be off.
+/// An exact value, and a bound on the error of the computed one.
 struct Within {
   double value = 0, off = 0;
 };
@@ -39,9 +40,9 @@ inline Within added(const std::vector<Within>& terms) {
   return sum;
 }
 
-/// No activation is steeper (gelu's steepest slope is 1.129).
+/// Upper bound of the slope of all activations (gelu's largest is 1.129).
 constexpr double kSteepest = 1.13;
-/// Relative error of an activation that is evaluated in fp32.
+/// Relative error of evaluating an activation in fp32.
 constexpr double kEvaluated = 16 * kUnit32;
 
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -62,7 +63,7 @@ inline double activated(ExpertActivation a, double x) {
   return x;
 }
 
-/// `up` counts for gated forms alone.
+/// `up` is used by gated activations only.
 inline Within activated(ExpertActivation a, Within x, Within up) {
   const double gate = activated(a, x.value);
   const double off = a == ExpertActivation::none ? x.off : kSteepest * x.off;
@@ -79,7 +80,7 @@ inline Within activated(ExpertActivation a, Within x, Within up) {
                      kEvaluated * (std::fabs(value) + off * std::fabs(factor))};
 }
 
-/// A row times a row of a weight, plus a bias.
+/// The product of a row of x and a row of a weight, plus a bias.
 inline Within dot(const float* x, const float* w, std::int64_t k, double bias) {
   double value = bias, sizes = std::fabs(bias);
   for (std::int64_t i = 0; i < k; ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A register tile of R rows x one vector of columns, for the reference products.
+// A tile held in registers, of R rows x one vector of columns, for the reference products.
 #pragma once
 #include <cstdint>
 #include <cstring>

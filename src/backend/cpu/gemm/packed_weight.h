@@ -9,7 +9,7 @@
 namespace tilelace::cpu {
 
 /// One weight [n, k], packed into column panels of `tile_n` columns for TileGemm.
-/// Immutable, and shared by all workers of a rank. The source may change afterwards.
+/// Immutable and shared by all workers of a rank. The source may change after packing.
 /// Memory: n * k elements of size_of(dtype) bytes, or of 4 bytes if this CPU has no fast
 /// product for the type. Errors: usage (an absent view, n < 1, k < 0 or tile_n < 1), system
 /// (oneDNN fails).
@@ -25,7 +25,7 @@ class PackedWeight {
   [[nodiscard]] int tile_n() const { return tile_n_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] std::int64_t panels() const { return (n_ + tile_n_ - 1) / tile_n_; }
-  /// Columns of a panel: tile_n, fewer in the last one if tile_n does not divide n.
+  /// Columns of a panel: tile_n; the last panel has fewer if tile_n does not divide n.
   [[nodiscard]] std::int64_t panel_cols(std::int64_t panel) const {
     const std::int64_t left = n_ - panel * tile_n_;
     return left < tile_n_ ? left : tile_n_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products in fp64, for tests and the command's checks. Simple rather than fast.
+// Products in fp64, for tests and for the command's checks. Simple, not fast.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -9,7 +9,8 @@
 namespace tilelace::cpu {
 
 /// y[a.rows, w.rows] (row-major, contiguous) = a * w^T in fp64, or += if `accumulate`. `abs_sum`,
-/// if not null, gets sum |a * w| in the same way. Pass offset views for a block of the output.
+/// if not null, receives sum |a * w| likewise. For a block of the output pass views of the block's
+/// rows.
 void reference_gemm(const TensorView& a, const TensorView& w, double* y, double* abs_sum,
                     bool accumulate);
 
@@ -18,7 +19,7 @@ class GemmReference {
  public:
   GemmReference(std::int64_t rows, std::int64_t cols);
 
-  /// Adds a * w^T. `rounded`: this partial sum is rounded to the output's type when sent.
+  /// Adds a * w^T. `rounded`: this partial is rounded to the output's type before it is sent.
   void add(const TensorView& a, const TensorView& w, bool rounded = false);
   /// Adds bias[cols] to every row; null does nothing.
   void add_bias(const void* bias, DType dtype);
@@ -27,8 +28,8 @@ class GemmReference {
 
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t cols() const { return cols_; }
-  /// All three are [rows, cols]: the value, sum |a b| (and |bias|, |residual|), and the sum of the
-  /// magnitudes of the rounded partial sums.
+  /// Three matrices [rows, cols]: the value; sum |a b| (plus |bias| and |residual|); the sum of the
+  /// magnitudes of the rounded partials.
   [[nodiscard]] const std::vector<double>& value() const { return value_; }
   [[nodiscard]] const std::vector<double>& abs_sum() const { return abs_sum_; }
   [[nodiscard]] const std::vector<double>& rounded_sum() const { return rounded_sum_; }

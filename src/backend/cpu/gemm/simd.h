@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops compiled for generic x86-64, AVX2 and AVX-512 and chosen at run time, so that one
-// binary runs anywhere. (Not target_clones: its resolvers run before a sanitizer is
-// ready.)
+// Compiles loops for generic x86-64, AVX2 and AVX-512 and chooses at run time, so that one binary
+// runs on any CPU. (Not target_clones: its resolvers run before a sanitizer is ready.)
 #pragma once
 #include <cstdint>
 
@@ -32,7 +31,7 @@ inline SimdLevel detect_simd_level() {
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
     return SimdLevel::avx512;
-  // F16C came before AVX2 on every CPU that has the latter.
+  // Every CPU with AVX2 also has F16C.
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return SimdLevel::avx2;
   return SimdLevel::generic;
 }
@@ -55,7 +54,7 @@ inline SimdLevel simd_level() {
   return level;
 }
 
-/// Runs `body`, a lambda marked TILELACE_INLINE_BODY, as compiled for this CPU.
+/// Runs `body`, a lambda marked TILELACE_INLINE_BODY, in the version compiled for this CPU.
 template <class Body>
 void run_simd(const Body& body) {
 #if TILELACE_X86_DISPATCH

@@ -7,8 +7,7 @@
 
 namespace tilelace::cpu {
 
-/// One worker's GEMM engine. Not thread safe: each worker has its own. Runs on the calling
-/// thread.
+/// The GEMM engine of one worker. It runs on the calling thread and is not thread safe.
 class TileGemm {
  public:
   /// `max_rows`: the most rows of one call (the plan's tile_m).
@@ -17,12 +16,12 @@ class TileGemm {
   TileGemm& operator=(TileGemm&&) noexcept;
   ~TileGemm();
 
-  /// Makes the primitives and scratch memory for calls with this weight, for any number of rows.
-  /// Without it the first run with the weight does so.
+  /// Makes the primitives and scratch memory for this weight and any number of rows. If it is not
+  /// called, the first run with the weight does so.
   void prepare(const PackedWeight& weight);
 
   /// c[rows, panel_cols] = a[rows, k] * panel^T, in fp32. `a` has the weight's dtype; `lda` and
-  /// `ldc` are row strides in elements. Nothing else of c is written. k = 0 gives zeros.
+  /// `ldc` are row strides in elements. The padding of c is not written. k = 0 gives zeros.
   /// Fastest with lda = k and ldc = panel_cols: other strides cost a copy of the tile.
   void run(const PackedWeight& weight, std::int64_t panel, const void* a, std::int64_t lda,
            std::int64_t rows, float* c, std::int64_t ldc);
@@ -32,7 +31,8 @@ class TileGemm {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The implementation for this type, for reports: "onednn bf16", "onednn fp32", "reference".
+/// The name of the implementation for this type, for reports: "onednn bf16", "onednn fp32" or
+/// "reference".
 const char* gemm_engine_name(DType dtype);
 
 }  // namespace tilelace::cpu

@@ -4,11 +4,11 @@
 
 namespace tilelace::cuda {
 
-/// The id of the capture that this stream is part of; 0: none. Errors: usage (an invalidated
+/// The id of the capture that the stream belongs to; 0: none. Errors: usage (an invalidated
 /// capture), system.
 unsigned long long capture_of(cudaStream_t stream);
 
-/// Whether the capture of another stream forbids enqueueing on this one. Error: system.
+/// Whether a capture of another stream forbids to enqueue on this stream. Error: system.
 bool is_kept_by_capture(cudaStream_t stream);
 
 /// While it lives, this thread may query streams during captures of other streams.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library that is loaded at run time: a binary also starts without it.
+// A library that is loaded at run time, so that a program also starts without it.
 #pragma once
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -28,7 +28,7 @@ class DynamicLibrary {
   void look(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(dlsym(handle_, name));
   }
-  /// As `look`, but says in `problem` if there is no such function.
+  /// As `look`, but if there is no such function, `problem` says so.
   template <class Function>
   void find(Function& function, const char* name) const {
     look(function, name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of GPUs on the host: from DType to the kernels' types, and to the names that the
+// Element types of GPUs, for host code: from DType to the kernels' types, and to the names that
 // vendor libraries use.
 #pragma once
 #include <cuda.h>
@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// Calls f(Bf16Element{}) and so on; an empty result for a type that is not on GPUs.
+/// Calls f(Bf16Element{}) or f with another type; an empty result if the type is not on GPUs.
 template <class F>
 auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   using Result = decltype(f(Bf16Element{}));
@@ -47,7 +47,7 @@ inline constexpr LibraryTypes kLibraryTypes[] = {
     {DType::fp16, CUDA_R_16F, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
     {DType::fp32, CUDA_R_32F, CU_TENSOR_MAP_DATA_TYPE_FLOAT32}};
 
-/// None if they do not have the type.
+/// The names, or none if the vendor libraries do not have the type.
 constexpr std::optional<LibraryTypes> find_library_types(DType t) {
   for (const LibraryTypes& row : kLibraryTypes)
     if (row.type == t) return row;

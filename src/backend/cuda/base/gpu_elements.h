@@ -15,7 +15,7 @@ struct ElementType {
 };
 using Bf16Element = ElementType<__nv_bfloat16, DType::bf16>;
 using Fp16Element = ElementType<__half, DType::fp16>;
-/// The only type of builds with kernels of a few tiles.
+/// The only type in builds that have kernels of a few tiles.
 using FewTilesElement = Bf16Element;
 
 }  // namespace tilelace::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVTX ranges: profilers show which op a host thread enqueues, in the domain "tilelace". Without a
-// profiler a range only checks a pointer.
+// NVTX ranges in the domain "tilelace": they show in profilers which op a host thread enqueues.
+// Without a profiler a range only checks a pointer.
 #pragma once
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>

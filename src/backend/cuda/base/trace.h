@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where launches write their events in builds with TILELACE_TRACE; in others nothing is recorded.
+// Where launches write events in builds with TILELACE_TRACE. Other builds record nothing.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// Events of one launch, by CTA, each in order of writing.
+/// Events of one launch, by CTA; those of a CTA in the order in which it wrote them.
 struct TracedLaunch {
   std::string kernel;  ///< "product", "push", "collect"
   std::vector<std::vector<TraceEvent>> ctas;
@@ -39,7 +39,7 @@ class TraceRecorder {
 
 void record_launches(TraceRecorder* recorder);
 
-/// For a kernel that is about to be launched by this thread.
+/// The sink for a kernel that this thread is about to launch.
 TraceSink trace_sink(const char* kernel);
 #define TILELACE_TRACE_TO(params, kernel) (params).sink = trace_sink(kernel)
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives by themselves on GPUs: slots, flags and a count of calls of their own, so that no
-// prepare of other ops touches them and no other op writes where lines are.
+// Collectives without a GEMM on GPUs. They have slots, flags and a count of calls of their own, so
+// that prepare of other ops does not affect them and no other op writes where lines are.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// The caller's tensors, stream and words of a collective.
+/// The caller's tensors, stream and words for a collective.
 struct CollectiveTensors {
   const void* in = nullptr;
   void* out = nullptr;
@@ -23,16 +23,16 @@ struct CollectiveTensors {
 /// One rank's collectives on one communicator. Calls allocate nothing.
 class CollectiveCalls {
  public:
-  /// Staging for calls of any size. Collective; `group` must outlive it. Errors: usage (more than 8
-  /// ranks), system, peer, timeout.
+  /// Allocates staging, for calls of any size. Collective; `group` must outlive this object.
+  /// Errors: usage (more than 8 ranks), system, peer, timeout.
   CollectiveCalls(comm::Group& group, int device, double timeout_s, const RankShare& share);
 
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveTensors&);
-  /// Likewise, on the stream of the arguments.
+  /// Enqueues an all_reduce_norm, on the stream of its arguments.
   void run(const plan::NormCall&, const plan::CollectivePlan&, const AllReduceNormArgs&);
 
-  /// What plans may count on.
+  /// The machine that plans are made for.
   [[nodiscard]] plan::CollectiveMachine machine(int architecture) const {
     return {.workers = calls.fit_ctas(calls.multiprocessors()),
             .architecture = architecture,
@@ -44,7 +44,7 @@ class CollectiveCalls {
  private:
   void enqueue_piece(const plan::CollectiveCall&, const plan::CollectivePlan&,
                      const CollectiveTensors&, plan::Index piece);
-  /// Begins a call: fills in its places in the slot, and returns how its kernel starts.
+  /// Begins a call: fills in the call's places in the slot and returns how its kernel starts.
   Start enter(ExchangeParams&, const plan::CollectivePlan&, const CallName&, int ctas,
               cudaStream_t);
 };

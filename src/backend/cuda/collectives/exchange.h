@@ -47,21 +47,21 @@ struct ExchangeParams {
   Reduction reduction{};
 };
 
-/// Sums of a product's partials: what is done to them before they are rounded.
+/// For sums of a GEMM's partials: what is done to the sums before they are rounded.
 struct ProductSum {
   ExchangeParams exchange;
   const uint4* bias = nullptr;      ///< [row_units] or null; added once
-  const uint4* residual = nullptr;  ///< from the first sum of this rank on, or null; added once
+  const uint4* residual = nullptr;  ///< begins at this rank's first sum; or null; added once
   std::uint32_t row_units = 1;
-  std::uint32_t first_column = 0;  ///< of the first sum, in units of 16 bytes
+  std::uint32_t first_column = 0;  ///< column of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
-  DType dtype{};  ///< one that is on GPUs
+  DType dtype{};  ///< must be a type of GPUs
 };
 
-/// Enters the call, exchanges, counts the call. Start::early: overlaps the end of the kernel before
-/// it. May be captured.
+/// Enters the call, exchanges parcels and counts the call. Start::early: overlaps the end of the
+/// kernel before. May be captured.
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
-/// Likewise, as lines: one round.
+/// The same as lines, in one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
 /// Likewise, directly between the ranks' tensors.
 [[nodiscard]] cudaError_t enqueue_direct(const ExchangeParams&, Start, cudaStream_t);
@@ -69,7 +69,7 @@ struct ProductSum {
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_lines(const ProductSum&, Start, cudaStream_t);
 
-/// Loads the kernels, so that a later launch does not.
+/// Loads the kernels now, so that launches need not load them.
 [[nodiscard]] cudaError_t load_chunks();
 [[nodiscard]] cudaError_t load_lines();
 [[nodiscard]] cudaError_t load_direct();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the host says to kernels of an exchange: parcels, and where a slot keeps what.
+// Fills the parameters of an exchange's kernel: parcels, and places in the slot.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -12,17 +12,17 @@ using PlacedParcels = plan::PlacedExchange<schedule::kMaxGpuRanks>;
 ExchangeParams exchange_params(const plan::CollectiveCall&, const PlacedParcels&, const void* in,
                                void* out);
 
-/// Sets this hash as the one that all ranks send and expect.
+/// Makes this hash the one that all ranks send and expect.
 void set_hash(ExchangeParams&, std::uint32_t hash);
 
-/// The room in a slot that a schedule's places and words need.
+/// What a schedule's places and words need in a slot.
 SlotNeeds slot_needs_of(const schedule::Exchange&, bool lines);
-/// Fills in where in the slot a call has its words and its places (those of chunks: at offset
-/// `chunks`). Set the hashes first.
+/// Fills in where a call's words and places are in the slot (places of chunks: at offset `chunks`).
+/// Set the hashes first.
 void place_in_slot(ExchangeParams&, const RankCalls&, unsigned slot, bool lines, std::size_t chunks,
                    const CallName&);
 
-/// CTAs of a call's kernel.
+/// Number of CTAs of a call's kernel.
 int exchange_ctas(const plan::CollectivePlan&);
 
 }  // namespace tilelace::cuda

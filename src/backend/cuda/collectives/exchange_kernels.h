@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks the kernel of an exchange by what it adds up. Host code.
+// Picks the kernel of an exchange by the type and reduction that it adds. Host code.
 #pragma once
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/device/parcels.h"
 
 namespace tilelace::cuda {
 
-/// Names the class R of a reduction. with_reduction calls f(ReductionTag<R>{}) for that of a call.
+/// Stands for the class R of a reduction. with_reduction calls f(ReductionTag<R>{}) for a call's R.
 template <class R>
 struct ReductionTag {
   using type = R;

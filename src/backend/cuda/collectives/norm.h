@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of all_reduce_norm: an exchange of whole rows, each summed and normed by one CTA of every
-// rank.
+// Kernels of all_reduce_norm: an exchange of whole rows. On every rank one CTA sums and normalises
+// each row.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "plan/collectives/norm.h"
@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// One piece of a call. Tensors: the caller's; contiguous rows of `row_units` units of 16 bytes.
+/// One piece of a call. Tensors are the caller's: contiguous rows of `row_units` units of 16 bytes.
 struct NormParams {
   ExchangeParams exchange;  ///< counts rows as parts * part_places units, with padding
   const uint4* x;
@@ -20,9 +20,9 @@ struct NormParams {
   float* scales;
   std::int64_t rows;
   int row_units;
-  int parts, part_places;  ///< CTAs that share a row, as a cluster; units that fit each
+  int parts, part_places;  ///< CTAs that share a row, as a cluster; room of each in units
   int chunk_rows;
-  float share;  ///< of a column: 1 / n
+  float share;  ///< 1 / n
   float eps;
   NormQuant quant;
 };

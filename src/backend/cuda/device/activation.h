@@ -5,7 +5,7 @@
 
 namespace tilelace::cuda {
 
-/// Activations in fp32, accurate to a few ulp also near 0 (no 1 + tanh, no 1 + erf).
+/// Activations in fp32, accurate to a few ulp also near 0 (so without 1 + tanh and 1 + erf).
 TILELACE_DEVICE float activate(Activation kind, float x) {
   switch (kind) {
     case Activation::gelu: return 0.5F * x * erfcf(-0.70710678118654752F * x);
@@ -29,8 +29,8 @@ TILELACE_DEVICE void rotate(float* f) {
     f[e] = e + kBy < kValues ? f[e + kBy] : front[e + kBy - kValues];
 }
 
-/// Applies an activation to values, whose number is a multiple of four. The code exists once, and
-/// values are rotated through it: one copy per value would not fit the instruction cache.
+/// Applies an activation to values, whose number is a multiple of four. There is one copy of the
+/// code, and values are rotated through it: one copy per value would not fit the instruction cache.
 template <int kValues>
 TILELACE_DEVICE void activate(Activation kind, float* f) {
   constexpr int kTogether = kValues % 8 == 0 ? 8 : 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies into shared memory for which a thread does not wait.
+// Asynchronous copies into shared memory (cp.async).
 #pragma once
 #include <vector_types.h>
 
@@ -7,13 +7,13 @@
 
 namespace tilelace::cuda {
 
-/// 16 bytes of global memory, bypassing L1. Called by: any thread.
+/// Starts a copy of 16 bytes of global memory, past L1. Called by: any thread.
 TILELACE_DEVICE void copy_later(uint4* shared, const uint4* global) {
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
 
-/// Waits until this thread's copies have arrived, for this thread.
+/// Waits until this thread's copies have arrived. Only this thread then sees them.
 TILELACE_DEVICE void await_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 }  // namespace tilelace::cuda

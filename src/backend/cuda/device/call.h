@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The number of the running call, and how a rank enters it. Kernels count calls themselves; the
-// host never passes the number.
+// The number of the running call, and how a rank enters the call. Kernels count calls themselves;
+// the host never passes the number.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/headers.h"
 
 namespace tilelace::cuda {
 
-/// The number of the running call. Called by: any thread, once the kernel before has ended; in the
-/// last kernel of a call before the last count_call.
+/// The number of the running call. Called by: any thread, once the kernel before has ended; in a
+/// call's last kernel, before the last count_call.
 TILELACE_DEVICE std::uint32_t call_number(const CallParams& c) {
   return *static_cast<const volatile comm::Flag*>(&c.counter->done) + 1;
 }
 
 /// Tells every peer that this rank has entered the call. Called by: one warp of the call's first
-/// kernel, after the kernel before it: all calls before are over.
+/// kernel, after the kernel before, so that all earlier calls have ended.
 TILELACE_DEVICE void send_headers(const CallParams& c, std::uint32_t epoch) {
   const unsigned own =
       (epoch & 1U) * static_cast<unsigned>(c.ranks) + static_cast<unsigned>(c.rank);
@@ -25,8 +25,8 @@ TILELACE_DEVICE void send_headers(const CallParams& c, std::uint32_t epoch) {
   }
 }
 
-/// Called by: one thread of every CTA of the last kernel of the call, once no thread of the CTA
-/// will read the number again. The last CTA counts the call.
+/// Counts the call, by its last CTA. Called by: one thread of every CTA of the call's last kernel,
+/// once no thread of the CTA will read the number again.
 TILELACE_DEVICE void count_call(const CallParams& c, std::uint32_t epoch) {
   CallCounter* const counter = c.counter;
   if (comm::CudaDeviceAtomics::add(&counter->passed, 1U) + 1 != gridDim.x) return;

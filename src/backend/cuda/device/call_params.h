@@ -12,20 +12,20 @@ namespace tilelace::cuda {
 
 /// In device memory, one per rank. Call c uses slot c mod 2.
 struct CallCounter {
-  comm::Flag done = 0;          ///< calls that are finished
-  std::uint32_t passed = 0;     ///< CTAs of the current call that know its number
-  comm::Flag next[2] = {0, 1};  ///< number of each slot's next call; copy engines send it
+  comm::Flag done = 0;          ///< number of calls that have ended
+  std::uint32_t passed = 0;     ///< CTAs of this call that have read its number
+  comm::Flag next[2] = {0, 1};  ///< number of each slot's next call, for copy engines
 };
 
 struct CallParams {
   int rank, ranks;
-  std::byte* base;  ///< of symmetric memory: rank r's part at base + r * stride
+  std::byte* base;  ///< symmetric memory: rank r's part is at base + r * stride
   std::size_t stride;
-  std::size_t headers;  ///< offset: by rank, those of slot 0, then those of slot 1
+  std::size_t headers;  ///< offset; by rank, first of slot 0, then of slot 1
   std::size_t flags;    ///< offset of the call's slot
   CallCounter* counter;
-  std::uint32_t hash;  ///< of everything that ranks must agree on
-  bool first, last;    ///< of the call's kernels: the first sends headers, the last counts the call
+  std::uint32_t hash;  ///< hash of all that ranks must agree on
+  bool first, last;    ///< first kernel: sends headers; last: counts the call
   WaitContext wait;
 
   /// A rank's part of symmetric memory, and the slot's flags there.

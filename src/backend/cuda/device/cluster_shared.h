@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of the other CTAs of a cluster.
+// Stores to the shared memory of other CTAs of the cluster.
 #pragma once
 #include "backend/cuda/device/ptx.h"
 
 namespace tilelace::cuda {
 
-/// Stores to the same variable of CTA `cta` of the own cluster, which must be running, and counts 8
-/// bytes on its `barrier` there, whose waiters then see it. Unlike barrier.cluster it waits for no
-/// other stores. Called by: any thread. Never blocks.
+/// Stores to the same variable in CTA `cta` of the own cluster, which must be running, and counts 8
+/// bytes on the `barrier` there, whose waiters then see the value. Unlike barrier.cluster it waits
+/// for no other stores. Called by: any thread. Never blocks.
 TILELACE_DEVICE void send_at(float2* shared, int cta, float2 value, ptx::Shared barrier) {
   asm volatile(
       "{\n.reg .b32 to, b;\nmapa.shared::cluster.u32 to, %0, %1;\nmapa.shared::cluster.u32 b, %2, "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The end of a fused gemm_ar: peers' finished tiles go from the slot to the caller as they arrive.
+// The end of a fused gemm_ar: copies peers' finished tiles from the slot to the caller.
 #pragma once
 #include "backend/cuda/device/call.h"
 #include "backend/cuda/device/publish.h"
@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of schedule::run_collect, for a crew of whole warps that need not be in step: each warp
-/// does its own waits. After a failed wait it copies nothing more.
+/// Verbs of schedule::run_collect, for a crew of whole warps. Warps need not be in step, since each
+/// does its own waits. After a failed wait a warp copies nothing more.
 class Collect {
  public:
   TILELACE_DEVICE Collect(const CallParams& call, const schedule::ShareOrder& order,
@@ -32,7 +32,7 @@ class Collect {
           here_ && wait(call_.wait, place, flags + part.flag, epoch_) == comm::WaitStatus::reached;
     }
     here_ = __shfl_sync(~0U, here_ ? 1 : 0, 0) != 0;
-    __syncwarp();  // what the first lane saw is there for all: a shuffle does not promise it
+    __syncwarp();  // makes what lane 0 saw visible to all lanes; a shuffle does not
   }
 
   TILELACE_DEVICE void deliver(const schedule::SharedPart& part) {
@@ -59,7 +59,7 @@ class Collect {
   }
 
  private:
-  static constexpr int kAtOnce = 4;  ///< 16-byte loads of a thread
+  static constexpr int kAtOnce = 4;  ///< 16-byte loads in flight per thread
 
   const CallParams& call_;
   const schedule::ShareOrder& order_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 to e4m3 as in core/e4m3.h, by one instruction.
+// Converts fp32 to e4m3 as core/e4m3.h does, by one instruction.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Two bytes, the low one first.
+/// Two values as two bytes, the low one first.
 TILELACE_DEVICE std::uint32_t e4m3_pair(float low, float high) {
   std::uint16_t r;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of kernels that may start before the kernel before them ends, or as clusters of two.
+// Launches kernels that may start before the previous kernel ends, or that run as clusters of two.
 #pragma once
 #include <cuda_runtime.h>
 

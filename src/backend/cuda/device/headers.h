@@ -6,10 +6,10 @@
 namespace tilelace::cuda {
 
 /// Waits for the headers of all peers, one lane per peer, and compares them with ours. Called by:
-/// every lane of one warp, after the kernel that counted the call before. Order, bound: as wait.
-/// Returns, the same to all lanes, whether every peer came and makes the same call. A header of a
-/// later call is ignored: its rank was here and went on, for example after a failed wait.
-/// `headers`: of slot 0, by rank; those of slot 1 follow.
+/// every lane of one warp, after the kernel that counted the previous call. Order, bound: as wait.
+/// Returns to all lanes whether every peer came and makes the same call. A header of a later call
+/// is accepted: its rank was in this call and went on, for example after a failed wait. `headers`:
+/// of slot 0, by rank; those of slot 1 follow.
 TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* headers, int rank,
                                   int ranks, std::uint32_t epoch, std::uint32_t hash) {
   bool good = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How elements of a type are added at their destination.
+// How elements of a type are added by memory at their destination.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs of units whose flags are in the data: every four bytes carry their call's number. A unit of
-// 16 bytes takes two lines of 16; a warp's first lines are adjacent, as are its second.
+// Verbs of units whose flags are in the data: every four bytes are stored with their call's number.
+// A unit of 16 bytes takes two lines of 16; a warp's first lines are adjacent, as are its second.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "comm/cuda_pairs.h"
 
 namespace tilelace::cuda {
 
-/// Two words of 64 bits, each with four bytes of data and the number of the call.
+/// Two words of 64 bits. Each has four bytes of data and the number of the call.
 struct alignas(16) Line {
   std::uint64_t words[2];
 };
 
 constexpr int kLinesOfUnit = 2;
 
-/// Lines from a unit's first line to its second. first_line: where unit `unit` of a place begins.
+/// Distance, in lines, of a unit's two lines. first_line: where unit `unit` of a place begins.
 constexpr int kSecondLine = 32;
 TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
   return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);
 }
 
 /// Stores a unit at a peer or the own rank. Called by: one thread, the unit's only writer in this
-/// call. Each word is whole when it is seen; no order is needed beyond that. Never blocks.
+/// call. A reader sees each word either old or new; no other order is needed. Never blocks.
 TILELACE_DEVICE void put_unit(Line* place, std::int64_t unit, const uint4& v, std::uint32_t epoch) {
   const std::uint64_t number = static_cast<std::uint64_t>(epoch) << 32;
   Line* const line = place + first_line(unit);
@@ -31,8 +31,8 @@ TILELACE_DEVICE void put_unit(Line* place, std::int64_t unit, const uint4& v, st
   comm::CudaPairs::store(line[kSecondLine].words, number | v.z, number | v.w);
 }
 
-/// Whether the own rank's unit is of this call; `v` is then its data. Called by: any thread. Only
-/// the unit itself is visible then, not what its writer did before.
+/// Whether the unit in this rank's memory is of this call; if so, `v` is its data. Called by: any
+/// thread. Only the unit itself is then visible, not what its writer did before.
 TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uint32_t epoch,
                                   uint4& v) {
   std::uint64_t w[4];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units of parcels, which may begin and end anywhere; what a sum gets before it is stored; and
-// admission to a call in which pairs of ranks agree on more than all ranks do.
+// Loads and stores units of parcels, which may have any alignment; completes sums before they are
+// stored; and admits to calls in which each pair of ranks has its own hash.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/activation.h"
@@ -19,14 +19,14 @@ class Units {
         bytes_(p.bytes),
         aligned_(reinterpret_cast<std::uintptr_t>(p.data) % schedule::kUnitBytes == 0) {}
 
-  /// The rest of the parcel, from `unit` on.
+  /// The rest of the parcel, beginning with `unit`.
   TILELACE_DEVICE Units from(schedule::Index unit) const {
     Units rest = *this;
     rest.data_ += unit * schedule::kUnitBytes;
     rest.bytes_ -= unit * schedule::kUnitBytes;
     return rest;
   }
-  /// Zeros beyond the parcel's end.
+  /// Loads a unit; bytes beyond the parcel's end are 0.
   TILELACE_DEVICE uint4 load(schedule::Index unit) const {
     const std::int64_t at = unit * schedule::kUnitBytes;
     if (aligned_ && at + schedule::kUnitBytes <= bytes_)
@@ -68,9 +68,9 @@ class Units {
   bool aligned_;
 };
 
-/// Waits for the end of the kernel before this one. Reads the parameters before that, since their
-/// first read is slow. Then lets the next kernel start, which is safe once all CTAs of this one
-/// run; not on a shared device, where it would take others' SMs.
+/// Reads the parameters, whose first read is slow, then waits for the end of the kernel before.
+/// Then lets the next kernel start, which is safe once all CTAs of this one run; but not on a
+/// shared device, where that kernel would take others' SMs.
 template <class Params>
 TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   constexpr int kStep = 64;  // bytes of a line of constants
@@ -85,8 +85,8 @@ TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   if (e.lets_next_begin) ptx::launch_dependents();
 }
 
-/// The hash plus ExchangeParams::word, if there is one: only the device knows that word.
-/// `kWords`: whether there may be a word; kernels of norms have none, and no registers for it.
+/// The hash plus ExchangeParams::word, if there is one (only the device knows the word). `kWords`:
+/// whether there may be a word; kernels of norms have none and no registers for it.
 template <bool kWords>
 TILELACE_DEVICE std::uint32_t with_word(const ExchangeParams& p, std::uint32_t hash) {
   return !kWords || p.word == nullptr ? hash : hash + static_cast<std::uint32_t>(__ldcg(p.word));
@@ -97,9 +97,9 @@ TILELACE_DEVICE bool refuses(const ExchangeParams& p) {
   return kWords && p.wrong != nullptr && __ldcg(p.wrong) != 0;
 }
 
-/// As send_headers, with a hash for each peer. A release would wait for data in flight. It is not
-/// needed: the header only says that all earlier calls are over, which holds since the kernel
-/// before ended. Called by: one warp of the call's first kernel.
+/// As send_headers, with a hash for each peer. A release would wait for data in flight, and none is
+/// needed: the header only says that earlier calls have ended, as they have since the kernel before
+/// ended. Called by: one warp of the call's first kernel.
 template <bool kWords = false>
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -114,7 +114,7 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   }
 }
 
-/// As count_call; a CTA that is alone need not check whether it is the last.
+/// As count_call, but a grid of one CTA need not check whether it is the last.
 TILELACE_DEVICE void count_exchange(const CallParams& c, std::uint32_t epoch) {
   if (gridDim.x > 1) return count_call(c, epoch);
   c.counter->next[(epoch + 1) & 1U] = epoch + 1;
@@ -129,7 +129,7 @@ TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
          (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
 }
 
-/// Whether a header says that its rank makes the same call, or a later one.
+/// Whether the header shows that its rank makes the same call, or a later one.
 template <bool kWords = false>
 TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
                                  comm::Header seen) {
@@ -139,8 +139,8 @@ TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_
   return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, expected);
 }
 
-/// As wait_headers, but relaxed: it only says whether results may be stored, and makes nothing that
-/// peers wrote visible. Called by: every lane of one warp.
+/// As wait_headers, but relaxed: it only tells whether results may be stored, and makes no data of
+/// peers visible. Called by: every lane of one warp.
 template <bool kWords = false>
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the two proxies: threads' own loads and stores on one side, TMA on the other. Neither
-// sees what the other wrote unless a fence (or the completion of a bulk group) stands between.
+// Between the two proxies: threads' own loads and stores, and TMA. Neither proxy sees what the
+// other wrote unless a fence (or the completion of a bulk group) is in between.
 #pragma once
 #include <cstdint>
 
@@ -8,16 +8,16 @@
 
 namespace tilelace::cuda {
 
-/// TMA operations that this thread issues from here on see global memory as the thread sees it now:
-/// with its own stores, and with what its acquires and barriers made visible.
+/// After this, TMA operations of this thread see global memory as the thread sees it now: with its
+/// own stores, and with all that its acquires and barriers made visible.
 TILELACE_DEVICE void proxy_fence_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
-/// What a transfer does with the value at its destination.
+/// What a transfer does at its destination: overwrite the value, or add to it.
 enum class Landing : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
 
-/// global -> shared; completes on the barrier. Addresses and bytes in multiples of 16.
+/// Copies global -> shared; completes on the barrier. Addresses and bytes are multiples of 16.
 TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t bytes,
                                ptx::Shared barrier) {
   asm volatile(
@@ -27,8 +27,8 @@ TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t b
       : "memory");
 }
 
-/// shared -> global, own or a peer's; belongs to the bulk group that is committed next. Additions
-/// are single operations on each element, at the memory's owner; PTX gives them .relaxed.gpu.
+/// Copies shared -> global, of any rank; in the bulk group that is committed next. Additions are
+/// single operations on each element, at the memory's owner; PTX gives them .relaxed.gpu.
 template <Landing kLanding>
 TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes) {
   if constexpr (kLanding == Landing::copy)
@@ -54,7 +54,7 @@ TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes)
         : "memory");
 }
 
-/// Adds 16 bytes of elements at system scope: peers may add to the same words.
+/// Adds 16 bytes of elements at system scope, since peers may add to the same words.
 template <Landing kLanding>
 TILELACE_DEVICE void add_vector(uint4* to, const uint4& v) {
   if constexpr (kLanding == Landing::add_bf16)

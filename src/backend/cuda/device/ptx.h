@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One-line wrappers of the sm_90 instructions that C++ has no name for. Shared memory is named by
-// 32-bit addresses throughout.
+// One-line wrappers of the sm_90 instructions that C++ has no name for. Shared memory is always
+// given by 32-bit addresses.
 #pragma once
 #include <cuda.h>
 
@@ -32,7 +32,7 @@ TILELACE_DEVICE void barrier_expect(Shared b, int bytes) {
 TILELACE_DEVICE void barrier_arrive(Shared b) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(b) : "memory");
 }
-/// The same barrier in another CTA of the cluster.
+/// Arrives at the same barrier in another CTA of the cluster.
 TILELACE_DEVICE void barrier_arrive_at(Shared b, int cta) {
   asm volatile(
       "{\n.reg .b32 r;\nmapa.shared::cluster.u32 r, %0, %1;\n"
@@ -40,7 +40,7 @@ TILELACE_DEVICE void barrier_arrive_at(Shared b, int cta) {
       "r"(cta)
       : "memory");
 }
-/// Whether the phase is over. Does not wait.
+/// Whether the phase has ended. Does not wait.
 TILELACE_DEVICE bool barrier_test(Shared b, int parity) {
   std::uint32_t done;
   asm volatile(
@@ -61,8 +61,8 @@ TILELACE_DEVICE bool barrier_try(Shared b, int parity) {
       : "memory");
   return done != 0;
 }
-/// Bounded: after some minutes it returns although the phase is not over, so the kernel ends with
-/// wrong results instead of hanging. Waits for peers have shorter bounds and a report of their own.
+/// Bounded: after some minutes it returns although the phase has not ended, so that the kernel
+/// gives wrong results instead of hanging. Waits for peers have shorter bounds and reports.
 /// (Not a trap: with one in a branch of a role, ptxas ignores the register count of the role.)
 TILELACE_DEVICE void barrier_wait(Shared b, int parity) {
   if (barrier_try(b, parity)) return;
@@ -81,7 +81,7 @@ TILELACE_DEVICE void tensor_load(Shared dst, const CUtensorMap* map, Shared barr
       "l"(map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
-/// To the same place in every CTA of the mask; completes on the same barrier of each.
+/// Loads to the same place in every CTA of the mask; completes on the same barrier in each.
 TILELACE_DEVICE void tensor_load_multicast(Shared dst, const CUtensorMap* map, Shared barrier,
                                            int x, int y, std::uint16_t mask) {
   asm volatile(
@@ -90,7 +90,7 @@ TILELACE_DEVICE void tensor_load_multicast(Shared dst, const CUtensorMap* map, S
       "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask)
       : "memory");
 }
-/// Fetches bytes of global memory into the L2 cache; address and length in multiples of 16.
+/// Fetches bytes of global memory into the L2 cache; address and length are multiples of 16.
 TILELACE_DEVICE void prefetch_bulk(const void* from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
@@ -107,14 +107,14 @@ TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int
       : "memory");
 }
 TILELACE_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Waits until at most N groups still read shared memory.
+/// Waits until at most N bulk groups still read shared memory.
 template <int N>
 TILELACE_DEVICE void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
-/// Waits until all groups have written.
+/// Waits until all bulk groups have written their data.
 TILELACE_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-/// Shared memory written by threads becomes readable by the copy unit.
+/// Makes shared memory that threads wrote readable by the copy unit.
 TILELACE_DEVICE void fence_shared_to_copy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -159,14 +159,14 @@ TILELACE_DEVICE int multiprocessor() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
   return id;
 }
-/// threadIdx.x, read again: kept from the start of a kernel it would take a register.
+/// threadIdx.x, read anew: keeping it from a kernel's start would take a register.
 TILELACE_DEVICE int thread_again() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-/// Does nothing here; tells emulated GPUs that bulk loads through this map may also read rows from
-/// `end` on, which a peer may be writing. They hold any value: the caller stores nothing of them.
+/// Does nothing here. Tells emulated GPUs that bulk loads through this map may read rows from `end`
+/// on while a peer writes them: the caller stores nothing that depends on these rows.
 TILELACE_DEVICE void want_until(const CUtensorMap* /*map*/, int /*end*/) {}
 /// Keeps the compiler from moving the computation of the value across this line.
 TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
@@ -179,7 +179,7 @@ TILELACE_DEVICE std::uint32_t cycles() {
 constexpr int kQuickLooks = 32;
 TILELACE_DEVICE void sleep(std::uint32_t ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
 /// Sleeps until `span` cycles after `begin`, in ever shorter steps. A warp that polls the clock
-/// takes power, and at the power limit of the device that slows the products.
+/// takes power, which at the device's power limit slows down the MMAs.
 TILELACE_DEVICE void sleep_until(std::uint32_t begin, std::uint32_t span) {
   for (std::uint32_t gone = cycles() - begin; gone < span; gone = cycles() - begin)
     sleep((span - gone) / 2);  // a sleep may take twice its time; a cycle is under a ns
@@ -192,7 +192,7 @@ TILELACE_DEVICE uint4 load_shared_16(Shared a) {
                : "memory");
   return v;
 }
-/// Loads a word of global memory past the L1 cache; 0 if the predicate is false.
+/// Loads a word of global memory, not from the L1 cache; 0 if the predicate is false.
 TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
   std::uint32_t value;
   asm volatile(
@@ -202,7 +202,7 @@ TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
       : "memory");
   return value;
 }
-/// Stores the smaller of the value and the one in memory.
+/// Stores the smaller of this value and the one in memory.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {
   asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
 }
@@ -227,8 +227,8 @@ TILELACE_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-/// True for one lane of a converged warp, always the same one. The compiler knows this form and
-/// makes no loop over lanes for the addresses of bulk copies behind it.
+/// True for one lane of a converged warp, always the same lane. The compiler knows this form and
+/// makes no loop over lanes for the addresses of bulk copies that follow.
 TILELACE_DEVICE bool elect_one() {
   std::uint32_t elected;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.b32 %0, 1, 0, p;\n}"
@@ -239,7 +239,7 @@ TILELACE_DEVICE bool elect_one() {
 TILELACE_DEVICE void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
-/// Waits until the kernel before has ended and its writes are visible.
+/// Waits until the previous kernel has ended and its writes are visible.
 TILELACE_DEVICE void wait_prerequisites() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 template <int N>
 TILELACE_DEVICE void registers_less() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags that announce data: the second step of a transfer (transfer.h).
+// Raises flags that announce data, the second step of a transfer (transfer.h).
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "comm/cuda_atomics.h"
@@ -14,8 +14,8 @@ struct Crew {
 };
 
 /// Raises a flag, at a peer or at the own rank. Called by: one thread, the flag's only writer.
-/// Order: release at system scope. Publishes what this thread wrote, what other threads wrote
-/// before a barrier that it has passed since, and the bulk groups that it completed. Never
+/// Order: release at system scope. Publishes what this thread wrote, what others wrote before a
+/// barrier that this thread has since passed, and its completed bulk groups. Never
 /// blocks.
 TILELACE_DEVICE void signal(comm::Flag* flag, std::uint32_t epoch) {
   comm::signal<comm::CudaAtomics>(flag, epoch);

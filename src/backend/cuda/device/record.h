@@ -11,52 +11,52 @@ namespace tilelace::cuda {
 /// What a worker or a warp does.
 enum class Role : std::uint8_t { load, math, store, copy, reduce };
 
-/// The flag index in a record that means: the header word of the peer.
+/// The flag index in a record that stands for the peer's header word.
 inline constexpr std::uint32_t kHeaderFlag = 0xffffffffU;
-/// A status that comm::WaitStatus lacks: a peer makes another call; `have` and `want` are then the
+/// A status that comm::WaitStatus lacks: a peer makes another call. `have` and `want` are then the
 /// hashes of the two calls.
 inline constexpr std::uint32_t kDisagrees = 16;
 
-/// Who waits and for what: words for the report, no part of the wait itself.
+/// Who waits, and for what. Only for the report; the wait itself does not use it.
 struct WaitPlace {
   Role role = Role::load;
   std::int32_t step = 0;
   std::int32_t tile = -1;
-  std::int32_t peer = 0;   ///< who should raise the flag
-  std::uint32_t flag = 0;  ///< its index, or kHeaderFlag
+  std::int32_t peer = 0;   ///< the rank that should raise the flag
+  std::uint32_t flag = 0;  ///< the flag's index, or kHeaderFlag
 };
 
-/// The report of the first wait of a rank that failed.
+/// The report of a rank's first failed wait.
 struct WaitRecord {
-  comm::Flag ready = 0;  ///< 1 once all the rest is there (release)
+  comm::Flag ready = 0;  ///< 1 once all other fields are written (release)
   std::uint32_t op = 0;
-  std::uint32_t call = 0;  ///< the epoch that was waited for; with kDisagrees a hash, as `want`
+  std::uint32_t call = 0;  ///< the epoch that was waited for; with kDisagrees: a hash
   std::uint32_t status = 0;
   WaitPlace place;
   std::uint32_t have = 0;
   std::uint32_t want = 0;
 };
 
-/// Host memory that the device can read and write; one page a rank.
+/// Host memory that the device can read and write. Each rank has one page.
 struct WaitPage {
   alignas(64) comm::AbortWord stop = 0;
   alignas(64) WaitRecord record;
 };
 
-/// What every wait of a rank needs; passed by value within a kernel's parameters.
-///
-/// Up to three abort words, because one read of host memory takes more than a microsecond. `stop`
-/// lies in device memory; every round of a wait reads it. The words in host memory are read every
-/// few ms; a thread that finds one set copies it to `stop`, where all other waits see it.
+/// What every wait of a rank needs; passed by value in a kernel's parameters. There are
+/// up to three abort words, since a read of host memory takes over a microsecond. `stop`
+/// is in device memory; every round of a wait reads it. Words in host memory are read
+/// every few ms; a thread that finds one set copies it to `stop`, where all other waits
+/// see it.
 /// `group_stop` is the word of the group (Group::abort_word): through it an abort by a peer, or the
-/// watch for dead processes, ends kernels without a host thread. Null where it cannot be mapped.
+/// watch for dead processes, ends kernels without a host thread. Null if it cannot be mapped.
 struct WaitContext {
   comm::AbortWord* stop = nullptr;
   const comm::AbortWord* host_stop = nullptr;
   const comm::AbortWord* group_stop = nullptr;
   WaitRecord* record = nullptr;
-  std::int64_t span_ns = 0;  ///< how long one wait may last, by %globaltimer
-  std::uint32_t op = 0;      ///< comes back in the record
+  std::int64_t span_ns = 0;  ///< longest time of a wait, by %globaltimer
+  std::uint32_t op = 0;      ///< number of the op, copied into the record
   std::int32_t rank = 0;
 };
 

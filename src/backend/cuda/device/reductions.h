@@ -16,7 +16,7 @@ TILELACE_DEVICE void words_of(const uint4& v, std::uint32_t (&w)[4]) {
 /// A NaN wins, as in torch.
 TILELACE_DEVICE float greater(float a, float b) { return a > b || a != a ? a : b; }
 
-/// Floats of one type: kLanes to a unit.
+/// Adds floats of one type, kLanes of which are in a unit.
 template <class Element>
 struct FloatLanes {
   static constexpr int kLanes = 8;
@@ -115,7 +115,7 @@ class IntegerReduction {
     if (kMax) return static_cast<std::uint64_t>(have > more ? have : more);
     return static_cast<std::uint64_t>(have) + static_cast<std::uint64_t>(more);
   }
-  /// Combines the elements of two words.
+  /// Adds (or takes the largest of) the elements of two words.
   TILELACE_DEVICE std::uint32_t added(std::uint32_t have, std::uint32_t more) const {
     constexpr std::uint32_t kMask = ~0U >> (32 - (kBits < 32 ? kBits : 32));
     std::uint32_t word = 0;
@@ -132,7 +132,7 @@ class IntegerReduction {
   bool first_ = true;
 };
 
-/// For calls that only move data.
+/// For collectives that only move data.
 struct NoReduction {
   TILELACE_DEVICE void add(const uint4& /*v*/) {}
   TILELACE_DEVICE uint4 done(float /*divisor*/) const { return {}; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of rows by a CTA (tilelace/all_reduce_norm.h defines it bit for bit).
+// Normalisation of rows by a CTA (tilelace/all_reduce_norm.h defines it bit for bit).
 #pragma once
 #include "backend/cuda/collectives/norm.h"
 #include "backend/cuda/device/async_copy.h"
@@ -11,13 +11,13 @@
 
 namespace tilelace::cuda {
 
-/// What the warps of a row's CTAs tell each other: for each group of 32 units a word with its sum
-/// of squares, and one with its largest value. A CTA that has whole rows uses two sets in turns: a
-/// late warp may still read those of the previous row. Idle warps have the last words, one per CTA.
+/// Words that the warps of a row's CTAs exchange: for each group of 32 units its sum of squares and
+/// its largest value. A CTA with whole rows alternates between two sets, since a late warp may
+/// still read those of the previous row. Idle warps have the last words, one per CTA.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
-  std::uint64_t barriers[2];  ///< for squares and for largest values, if CTAs share a row
+  std::uint64_t barriers[2];  ///< if CTAs share a row: for squares, for largest values
 };
 /// Units of a CTA that stay in shared memory: the sums and, if there is room, the weights.
 template <int kUnits>
@@ -43,20 +43,20 @@ TILELACE_DEVICE float scale_of(float most) {
 }  // namespace detail
 
 /// A thread's part of its CTA's part of a row: units thread, thread + threads, ... All threads of a
-/// row's CTAs call every function; those from `threads` on have no units.
+/// row's CTAs call every function; threads from number `threads` on have no units.
 template <class Element, int kUnits>
 class RowNorm {
   using Lanes = detail::FloatLanes<Element>;
   static constexpr int kStep = static_cast<int>(plan::kNormThreads);
   static constexpr bool kKeepsWeight = kUnits < 4;
-  /// By how much loops over a thread's units are unrolled.
+  /// How often loops over a thread's units are unrolled.
   static constexpr int kStraight = kUnits < 4 ? kUnits : 1;
 
  public:
   TILELACE_DEVICE RowNorm(const NormParams& p, NormShared& shared, uint4* kept, int threads)
       : p_(p), shared_(shared), h_(kept), threads_(threads), first_(part() * p.part_places) {}
 
-  /// Call it first: it returns when the CTAs of a row run. `threads`: those that have units.
+  /// Call this first. Returns when all CTAs of a row run. `threads`: number of threads with units.
   TILELACE_DEVICE static void begin(const NormParams& p, NormShared& shared, int threads) {
     if (p.parts == 1) return;
     if (thread() == 0) {
@@ -78,7 +78,7 @@ class RowNorm {
     return in_part(k) && unit(k) < p_.row_units;
   }
 
-  /// Call it before any wait. Starts copies of the weight; `settle` awaits them and the residual's.
+  /// Call before any wait. Starts copies of the weight; `settle` waits for them and the residual's.
   TILELACE_DEVICE void load_weight() {
     if (kKeepsWeight)
 #pragma unroll
@@ -93,7 +93,7 @@ class RowNorm {
       if (has(k)) copy_later(&h(k), p_.residual + row * p_.row_units + unit(k));
   }
   TILELACE_DEVICE static void settle() { await_copies(); }
-  /// Adds the residual to a sum and keeps it. `k`: a unit that this thread has.
+  /// Adds the residual to a sum and keeps the result. `k`: a unit that this thread has.
   TILELACE_DEVICE void take_sum(int k, const uint4& sum) {
     if (p_.residual == nullptr) {
       h(k) = sum;
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// Exchanges the sums of squares among all CTAs of the row. Returns whether all passed `good`.
+  /// Exchanges sums of squares between all CTAs of the row. Returns whether all passed good = true.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Writes this warp's word for its k-th units into all CTAs of the row. `of`: which barrier.
+  /// Writes this warp's word for its k-th units into all CTAs of the row, by barrier number `of`.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -207,7 +207,7 @@ class RowNorm {
     return most;
   }
 
-  /// The scale of this row (NormQuant::token). The CTAs of the row meet once more.
+  /// Finds the scale of this row (NormQuant::token), for which the row's CTAs meet once more.
   TILELACE_DEVICE void find_scale(std::int64_t row, float root) {
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
@@ -245,19 +245,19 @@ class RowNorm {
   NormShared& shared_;
   uint4* h_;
   int threads_;
-  int first_;  ///< unit of the row with which this CTA's part begins
+  int first_;  ///< first unit of the row in this CTA's part
   int turn_ = 0;
-  float given_ = 1;  ///< what quantised values are multiplied by
+  float given_ = 1;  ///< factor of quantised values
 };
 
-/// The rows that a CTA, or a cluster that shares rows, norms in a round.
+/// The rows that a CTA, or a cluster that shares rows, normalises in a round.
 TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::ExchangeRound r) {
   const auto row = r.round * p.exchange.schedule.workers + r.worker;
   const auto begin = (p.parts == 1 ? row : static_cast<int>(row) / p.parts) * p.chunk_rows;
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// A number of units per thread as a constant. with_units calls f with that of the params.
+/// A number of units per thread as a constant. with_units calls f with the params' number.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
@@ -286,7 +286,7 @@ inline int norm_threads(const NormParams& p) {
   return p.part_places < plan::kNormThreads ? p.part_places : static_cast<int>(plan::kNormThreads);
 }
 
-/// As launch_as; the CTAs that share a row are a cluster. May be captured.
+/// As launch_as, but CTAs that share a row are a cluster. May be captured.
 inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int threads,
                                cudaStream_t stream, const NormParams& p) {
   cudaLaunchAttribute attributes[2]{};

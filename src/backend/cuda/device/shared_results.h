@@ -12,7 +12,7 @@ struct SharedResults {
   schedule::ShareFlags flags;
   schedule::PartShape shape;
   std::size_t results = 0;   ///< offset of the slot's results, [m, n]
-  std::byte* out = nullptr;  ///< where they go
+  std::byte* out = nullptr;  ///< where the tiles are copied to
 };
 
 }  // namespace tilelace::cuda

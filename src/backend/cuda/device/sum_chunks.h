@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Common to kernels that sum after a GEMM: they enter the call, raise and wait for flags of chunks,
-// and finish sums. A CTA works as one: every thread calls every function.
+// What kernels that sum after a GEMM share: entering the call, flags of chunks, finishing sums. A
+// CTA works as one: every thread calls every function.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/call.h"
@@ -11,10 +11,10 @@
 
 namespace tilelace::cuda {
 
-/// Enters a call after its GEMM: the header says that this rank's partial is there. False: peers
-/// did not come, or make another call.
+/// Enters a call after its GEMM: the header says that this rank's partial is complete. Returns
+/// false if peers did not come or make another call.
 TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epoch) {
-  __syncthreads();  // everybody has the number before it is counted
+  __syncthreads();  // all threads have the number before the call is counted
   bool good = true;
   if (threadIdx.x < 32) {
     if (blockIdx.x == 0) send_headers(c, epoch);
@@ -24,9 +24,9 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Flags are raised in parallel, one warp each (a release waits until the flag before it has
-/// reached its peer), and waited for by one thread each. After a failed wait nothing more is
-/// done.
+/// Flags of chunks. They are raised in parallel, one warp each (a release waits until the flag
+/// before has reached its peer), and awaited by one thread each. After a failed wait nothing more
+/// is done.
 class ChunkFlags {
  public:
   /// `of_a_rank`: flags per rank, for the record of a failed wait.
@@ -34,7 +34,7 @@ class ChunkFlags {
       : call_(call), epoch_(epoch), of_a_rank_(of_a_rank) {}
 
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
-  /// The signals that follow publish everything that all threads have stored so far.
+  /// Makes the signals that follow publish everything that all threads have stored so far.
   TILELACE_DEVICE void wrote() { unpublished_ = true; }
 
   TILELACE_DEVICE void signal(int peer, schedule::Index flag) {
@@ -52,7 +52,7 @@ class ChunkFlags {
     if (waits_ == threads()) settle();
   }
 
-  /// Waits for all flags that were asked for since the last time, unless a wait has failed.
+  /// Waits for all flags that were asked for since the last call, unless a wait has failed.
   TILELACE_DEVICE bool settle() {
     if (waits_ == 0) return !failed_;
     bool here = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of the values of all ranks at an address, stores at all ranks, and counters on each rank.
-// Either the switch does it, by a multicast address that stands for the same place on every rank;
-// or the rank does it, by loads from, stores to and additions at each of its peers.
+// Sums the values of all ranks at an address, stores to all ranks, and counts on all ranks. Either
+// the switch does so, by a multicast address that stands for the same place on every rank; or this
+// rank does, by loads, stores and additions at each of its peers.
 #pragma once
 #include <type_traits>
 
@@ -13,14 +13,14 @@ namespace tilelace::cuda {
 
 enum class SumsBy : std::uint8_t { by_switch, by_peers };
 
-/// Offsets in symmetric memory are in bytes: multiples of 16, those of counts multiples of 4.
+/// Offsets in symmetric memory are in bytes, multiples of 16 (of counts: multiples of 4).
 template <SumsBy kBy>
 struct Sums;
 
 template <>
 struct Sums<SumsBy::by_switch> {
-  /// Eight sums, each of one element of every rank: in fp32, in the switch's order, rounded once.
-  /// Called by: any thread to which all those elements were published. Order: relaxed.
+  /// Eight sums over all ranks, of one element each: in fp32, in the switch's order, rounded once.
+  /// Called by: any thread to which all these elements were published. Order: relaxed.
   template <class Element>
   static TILELACE_DEVICE uint4 load(const SumsPlace& p, int /*rank*/, std::size_t offset) {
     uint4 sum;
@@ -62,8 +62,8 @@ struct Sums<SumsBy::by_switch> {
                    "r"(1U)
                    : "memory");
   }
-  /// Must stand between an access by a rank's own address and one by the multicast address of the
-  /// same memory, in either order: somewhere in the synchronisation between the two.
+  /// Needed between an access by a rank's own address and one by the multicast address of the same
+  /// memory, in either order, as part of the synchronisation between the two.
   static TILELACE_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 };
 
@@ -88,7 +88,7 @@ struct Sums<SumsBy::by_peers> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// One lane per rank: all release at once; one after the other each would wait for the last.
+  /// One lane per rank: all release at once. In sequence each would wait for the one before.
   static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
     const int rank = static_cast<int>(threadIdx.x) & 31;
     if (rank < ranks)

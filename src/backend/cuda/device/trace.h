@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events that kernels record in builds with TILELACE_TRACE: when tiles begin and end, and what they
-// wait for. Other builds have neither the code nor the parameters.
+// wait for. Other builds have neither this code nor its parameters.
 #pragma once
 #include <cstdint>
 
@@ -14,17 +14,17 @@ inline constexpr bool kTraced = true;
 inline constexpr bool kTraced = false;
 #endif
 
-/// Bytes of shared memory after a kernel's own. They hold the number of events, then for each math
-/// group the cycles in which it waited for operands.
+/// Bytes of shared memory after those of the kernel. They hold the number of events, and for each
+/// math group the cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
-/// In brackets: the event's argument. Before a colon: its lane; math groups are lanes 0 and 1.
+/// Brackets name the event's argument; a word before a colon is its lane (math groups: 0 and 1).
 enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
-  ready,       ///< the kernel before this one is done
-  segment,     ///< load: a tile's operands are next [tile]
-  wait_rows,   ///< load: begins to wait for flags [how many tiles came before]
-  rows_here,   ///< load: the rows of those flags are here [how many tiles came before]
+  ready,       ///< the kernel before this one has ended
+  segment,     ///< load: begins with a tile's operands [tile]
+  wait_rows,   ///< load: begins to wait for flags [number of tiles before]
+  rows_here,   ///< load: rows of these flags are here [number of tiles before]
   flag,        ///< load, copy, watch: a flag was seen raised [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
   wait_terms,  ///< load: begins to wait for the peers' terms [tile]
@@ -33,15 +33,15 @@ enum class TraceKind : std::uint8_t {
   headers,     ///< admit: this rank's headers are sent
   admitted,    ///< admit: all peers' headers are here
   turn,        ///< math: it is this group's turn [tile]
-  first,       ///< math: the first operands are here, products begin [tile]
-  multiplied,  ///< math: products are done [cycles without operands]
+  first,       ///< math: the first operands are here, MMAs begin [tile]
+  multiplied,  ///< math: MMAs have ended [cycles without operands]
   summed,      ///< math: terms or partials are added
-  allowed,     ///< math: the call is admitted, storing begins; for first tiles only
+  allowed,     ///< math: call admitted, storing begins; only for first tiles
   written,     ///< math: a partial's stores are issued
   given,       ///< math: a partial is signalled
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
-  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all shared tiles
+  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all tiles
   tiles_here,  ///< load: all shared tiles have arrived
   copied,      ///< copy: has copied the tile to its place [flag]
   exit,        ///< this lane is done
@@ -71,13 +71,13 @@ TILELACE_HD constexpr std::uint32_t trace_what(TraceKind kind, int lane, std::ui
          (argument < 0xFFFFFFU ? argument : 0xFFFFFFU);
 }
 
-/// Where a launch writes: CTA c from events + c * each on. Null, or c beyond `ctas`: nowhere.
+/// Where a launch writes: CTA c from events + c * each on; if null, or c >= `ctas`, nowhere.
 struct TraceSink {
   TraceEvent* events;
   int each, ctas;
 };
 
-/// Part of a kernel's parameters; absent in other builds, as an empty member would move others.
+/// Part of a kernel's parameters. Absent in other builds, where even an empty member takes space.
 #ifdef TILELACE_TRACE
 #define TILELACE_TRACE_SINK TraceSink sink;
 #else
@@ -91,14 +91,14 @@ struct TraceSink {
 
 namespace tilelace::cuda {
 
-/// A CTA's events. Called by: one thread of a lane at a time.
+/// Records a CTA's events. Called by: one thread of a lane at a time.
 class Trace {
  public:
 #ifdef TILELACE_TRACE
   template <class Params>
   TILELACE_DEVICE Trace(const Params& p, ptx::Shared words) : sink_(p.sink), words_(words) {}
 
-  /// Call it before anything else, by one thread; a barrier of the CTA must follow.
+  /// Called before all else, by one thread; a barrier of the CTA must follow.
   TILELACE_DEVICE void begin(int lane) const {
     for (int i = 0; i < kTraceBytes; i += 4) ptx::store_shared(words_ + i, 0);
     std::uint32_t multiprocessor;
@@ -119,14 +119,14 @@ class Trace {
                  "r"(static_cast<std::uint32_t>(ns >> 32))
                  : "memory");
   }
-  /// Cycles that a math group waited, by its first thread; branch-free, since MMAs are in flight.
+  /// Adds cycles that a math group waited. By its first thread; branch-free: MMAs are in flight.
   TILELACE_DEVICE void starved(int group, int thread, std::uint32_t cycles) const {
     asm volatile(
         "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p red.shared.add.u32 [%1], %2;\n}" ::"r"(thread),
         "r"(words_ + 4 + 4 * group), "r"(cycles)
         : "memory");
   }
-  /// The sum of a group's starved cycles since the last call of this function.
+  /// A group's cycles without operands since the last call of this function.
   TILELACE_DEVICE int take_starved(int group) const {
     std::uint32_t sum;
     asm volatile("atom.shared.exch.b32 %0, [%1], 0;"

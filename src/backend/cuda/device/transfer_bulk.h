@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers by TMA bulk copies: global -> shared -> global, from own memory or a peer's to either.
+// Transfers by TMA bulk copies, global -> shared -> global, between memory of any two ranks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// One bulk copy. Addresses and bytes in multiples of 16.
+/// One bulk copy. Addresses and bytes are multiples of 16.
 struct Piece {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -33,8 +33,8 @@ struct PiecesOf {
   }
 };
 
-/// kDepth pieces in shared memory, between the loads and the stores of one thread. Holds the number
-/// of pieces so far, which tells the barriers' phases: one object lives as long as the kernel.
+/// A ring of kDepth pieces in shared memory, between the loads and stores of one thread. It counts
+/// pieces, which gives the phases of the barriers, so one object must live as long as the kernel.
 template <int kDepth>
 struct BulkRing {
   static_assert(kDepth >= 2, "one piece is loaded while another is stored");
@@ -43,7 +43,7 @@ struct BulkRing {
   std::uint32_t piece_bytes = 0;
   std::uint32_t done = 0;
 
-  /// Call it before everything else, in the thread that will call run.
+  /// Called before all else, by the thread that will call run.
   TILELACE_DEVICE void init() const {
     for (int i = 0; i < kDepth; ++i) ptx::barrier_init(full + 8 * i, 1);
     ptx::barrier_init_fence();  // stays: the litmus's verb

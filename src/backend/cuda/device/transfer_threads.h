@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers by the threads themselves, 16 bytes at a time, from own memory or a peer's to either.
+// Transfers by threads themselves, 16 bytes at a time, between memory of any two ranks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ TILELACE_DEVICE void land(uint4* to, const uint4& v) {
     add_vector<kLanding>(to, v);
 }
 
-/// Four loads are in flight before the first is stored: a round trip to a peer is long.
+/// Four loads are in flight before the first store, since a round trip to a peer is long.
 template <Landing kLanding>
 TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, std::size_t bytes) {
   constexpr int kBatch = 4;
@@ -40,17 +40,17 @@ TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, 
 
 }  // namespace detail
 
-/// Copies bytes (addresses and length in multiples of 16).
-/// Called by: every thread of the crew. What it reads must be visible to the calling threads (for a
-/// peer's data: wait, then a barrier). Publishes nothing: see publish. Never blocks.
+/// Copies bytes (addresses and length are multiples of 16). Called by: every thread of the crew.
+/// The source must be visible to the calling threads (for a peer's data: wait, then a barrier).
+/// Publishes nothing: see publish. Never blocks.
 TILELACE_DEVICE void copy_by_threads(const Crew& crew, void* to, const void* from,
                                      std::size_t bytes) {
   detail::move_vectors<Landing::copy>(crew, to, from, bytes);
 }
 
-/// Adds elements to what is at the destination, each a single relaxed operation at system scope
-/// (addresses and length in multiples of 16). Caller and order as copy_by_threads; unordered among
-/// writers, so their sums differ in rounding from run to run.
+/// Adds elements to those at the destination, each by one relaxed operation at system scope
+/// (addresses and length are multiples of 16). Caller and order as copy_by_threads. Several writers
+/// are not ordered, so the rounding of sums differs from run to run.
 template <Landing kLanding>
 TILELACE_DEVICE void add_by_threads(const Crew& crew, void* to, const void* from,
                                     std::size_t bytes) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounded waits of threads that poll words themselves.
+// Bounds the waits of threads that poll words themselves.
 #pragma once
 #include "backend/cuda/device/wait.h"
 
@@ -10,8 +10,8 @@ class UnitWait {
  public:
   TILELACE_DEVICE UnitWait(const WaitContext& c, std::uint32_t epoch) : c_(c), epoch_(epoch) {}
 
-  /// Whether to poll again: false after the wait's bound or once the rank was stopped; the host is
-  /// told. `place`: what is waited for now.
+  /// Whether to poll again. False after the wait's bound, or once the rank was stopped; the host is
+  /// told. `place`: what is being waited for.
   TILELACE_DEVICE bool again(const WaitPlace& place) {
     if (++round_ % kQuiet != 0) return true;
     if (deadline_ == 0) deadline_ = comm::CudaAtomics::now_ns() + c_.span_ns;
@@ -32,7 +32,7 @@ class UnitWait {
   }
 
  private:
-  /// Polls between two looks at clock and abort words: about as many as fit a link's round trip.
+  /// Polls between two reads of clock and abort words: about as many as fit a link's round trip.
   static constexpr std::uint32_t kQuiet = 16;
 
   const WaitContext& c_;

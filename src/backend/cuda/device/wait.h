@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits on the device: comm::wait with %globaltimer as its clock, and a record for the host when a
 // wait fails. Nothing traps: a wait that does not return `reached` has already told the host and
-// all other waits of this rank, and its caller ends the kernel without writing results.
-// All of it is inlined: a call would make ptxas serialise the wgmma of the kernels that wait.
+// all other waits of this rank, and its caller ends the kernel without writing results. All
+// functions are inlined: a call would make ptxas serialise the wgmma of kernels that wait.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "backend/cuda/device/record.h"
@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 
 namespace detail {
 
-/// Reports a failed wait. A rank's first one sets the stop word, and it alone writes the record.
+/// Reports a failed wait. Only a rank's first failed wait sets the stop word and writes the record.
 TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
                             std::uint32_t status, std::uint32_t have, std::uint32_t want) {
   comm::AbortWord before = 0;
@@ -29,7 +29,7 @@ TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::
   comm::CudaAtomics::store_release(&r->ready, 1U);  // stays: where a wait fails; for the host
 }
 
-/// The abort word of this rank in host memory, or else the group's; 0 if neither is set.
+/// This rank's abort word in host memory or, if not set, the group's; 0 if neither is set.
 TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
   // stays: nothing is read by what the word says
   const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
@@ -38,9 +38,9 @@ TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
   return comm::CudaAtomics::load_acquire(c.group_stop);
 }
 
-/// Rounds between two reads of host memory: a few ms. Hundreds of threads of a device wait; if they
-/// read more often, their reads fill the bus and a flag is seen 100 us late. One read takes a few
-/// us and holds up all lanes of the warp, so a wait does not start with one.
+/// Rounds between two reads of host memory: a few ms. A device has hundreds of waiting threads; if
+/// they read more often, the reads fill the bus, and a flag is seen 100 us late. A read takes a few
+/// us and holds up all lanes of the warp, so a wait does not begin with one.
 constexpr std::uint32_t kHostPollRounds = 4096;
 
 template <class Word, class EpochOf>
@@ -48,7 +48,7 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
                                            const Word* word, std::uint32_t want, EpochOf epoch_of,
                                            Word& seen) {
   using comm::CudaAtomics;
-  // Most flags are there already: neither clock nor abort words are read then.
+  // Most flags are already raised; then neither clock nor abort words are read.
   seen = CudaAtomics::load_acquire(word);
   if (comm::epoch_reached(epoch_of(seen), want)) return comm::WaitStatus::reached;
   // Threads start at different rounds, so that they do not all read host memory at once.
@@ -77,7 +77,7 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
 
 }  // namespace detail
 
-/// Waits for a flag of the own rank to reach `epoch`.
+/// Waits for a flag in this rank's memory to reach `epoch`.
 /// Called by: one thread. Order: acquire at system scope; what the flag's writer published before
 /// is visible to this thread's loads on `reached` (not to TMA: wait_for_bulk), and to the other
 /// threads of the CTA after a barrier that follows. Bound: c.span_ns; ends early when the rank is
@@ -98,7 +98,7 @@ TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitP
   return status;
 }
 
-/// As wait, for a peer's header. `seen` receives it; the caller compares its hash.
+/// As wait, for a peer's header. `seen` receives the header; the caller compares its hash.
 TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPlace& place,
                                              const comm::Header* header, std::uint32_t epoch,
                                              comm::Header& seen) {
@@ -106,8 +106,8 @@ TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPla
       c, place, header, epoch, [](comm::Header have) { return comm::header_epoch(have); }, seen);
 }
 
-/// Whether the header of a peer is of the same call as this rank's. If not, the record is written
-/// and all waits of this rank end. Called by: any thread.
+/// Whether a peer's header is of this rank's call. If not, writes the record and ends all waits of
+/// this rank. Called by: any thread.
 TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::Header seen,
                             std::uint32_t hash) {
   const std::uint32_t have = comm::header_hash(seen);
@@ -119,8 +119,8 @@ TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::
   return false;
 }
 
-/// As wait, for a whole CTA: every thread calls it, thread 0 waits, then a barrier makes what was
-/// published visible to all. Returns to every thread whether the flag was reached.
+/// As wait, for a whole CTA: every thread calls it, thread 0 waits, then a barrier makes published
+/// data visible to all. Returns to every thread whether the flag was reached.
 TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, const comm::Flag* flag,
                               std::uint32_t epoch) {
   bool failed = false;
@@ -129,7 +129,7 @@ TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, cons
   return __syncthreads_or(failed ? 1 : 0) == 0;  // stays: the litmus's verb
 }
 
-/// Whether a wait of this rank has failed: for long loops between waits. Loads one word.
+/// Whether a wait of this rank has failed. For long loops without waits. Loads one word.
 TILELACE_DEVICE bool stopped(const WaitContext& c) {
   // stays: nothing is read by what the word says
   return comm::CudaAtomics::load_acquire(c.stop) != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm on GPUs: copy engines or a small kernel move rows, while one GEMM kernel multiplies the
+// ag_gemm on GPUs: copy engines or a small kernel move rows. Meanwhile one GEMM kernel multiplies
 // rows that have arrived and waits, tile by tile, for the others.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -15,8 +15,8 @@ namespace tilelace::cuda {
 /// One rank's ag_gemm calls on one communicator. Calls allocate nothing.
 class AgGemmCalls {
  public:
-  /// `calls` must outlive it. Local; with `nccl`, for plans of that transport, collective. Errors:
-  /// system, of NcclRows.
+  /// `calls` must outlive this object. Local; collective if `nccl`, for plans of that transport.
+  /// Errors: system, those of NcclRows.
   AgGemmCalls(RankCalls& calls, bool nccl);
   AgGemmCalls(const AgGemmCalls&) = delete;
   AgGemmCalls& operator=(const AgGemmCalls&) = delete;

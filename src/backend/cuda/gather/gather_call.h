@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of ag_gemm for the functions that enqueue its parts; and its sends.
+// A call of ag_gemm, as the functions that enqueue its parts take it; and its sends.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -26,7 +26,7 @@ struct GatherCall {
   [[nodiscard]] schedule::Index row_bytes() const { return plan::input_row_bytes(problem); }
   /// Whether copy engines or NCCL move the rows, on a stream of their own.
   [[nodiscard]] bool copied() const { return !row_of(plan.transport).by_workers(); }
-  /// Whether a push kernel comes before the kernel that waits for rows; if not, the GEMM sends.
+  /// Whether a push kernel comes before the kernel that waits for rows. If not, the GEMM sends.
   [[nodiscard]] bool pushed() const {
     const plan::GemmTile& tile = plan.gemm.tile;
     return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
@@ -36,14 +36,14 @@ struct GatherCall {
   [[nodiscard]] const void* bias(std::size_t i) const {
     return tensors.bias.empty() ? nullptr : tensors.bias[i].data;
   }
-  /// Whether only the rows are wanted, without a GEMM.
+  /// Whether the call only gathers rows, without a GEMM.
   [[nodiscard]] bool alone() const { return tensors.weights.empty(); }
   /// Whether a kernel waits for all rows, before the GEMM if there is one.
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };
 
-/// Starts the transfer of this rank's rows; a forked copy stream must be joined later. `nccl`: not
-/// null for calls of transport nccl. Errors: system, peer, timeout (NCCL's).
+/// Starts the transfer of this rank's rows. A copy stream that is forked must be joined later.
+/// `nccl`: only for transport nccl, else null. Errors: system, peer, timeout (NCCL's).
 void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
 
 }  // namespace tilelace::cuda

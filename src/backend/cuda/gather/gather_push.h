@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small kernels of ag_gemm: the sends of transport `store`, and the wait of a call without rows.
+// A small kernel of ag_gemm that makes the sends of transport `store`.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,9 +14,9 @@
 namespace tilelace::cuda {
 
 struct GatherPush {
-  schedule::AgGemm schedule;  ///< its workers are the CTAs, its borders are `borders`
+  schedule::AgGemm schedule;  ///< workers: CTAs; its borders are `borders`
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
-  bool stage = false;  ///< own rows go into the own slot too
+  bool stage = false;  ///< own rows are copied into the own slot, too
   CallParams call;
   std::size_t rows = 0;        ///< offset of the call's slot
   std::int64_t row_bytes = 0;  ///< rows are contiguous
@@ -24,11 +24,11 @@ struct GatherPush {
   TILELACE_TRACE_SINK
 };
 
-/// Sends this rank's rows to every peer. Overlaps with the kernel after it, and with Start::early
-/// also with the kernel before it; may be captured.
+/// Sends this rank's rows to every peer. Overlaps with the next kernel and, with Start::early, also
+/// with the previous one; may be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
-/// Loads the kernel, so that a later launch does not.
+/// Loads the kernel now, so that launches need not load it.
 [[nodiscard]] cudaError_t load_gather_push();
 
 }  // namespace tilelace::cuda

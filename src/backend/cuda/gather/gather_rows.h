@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small kernels of ag_gemm that handle rows only: waiting for all of them, and copying them to the
+// Small kernels of ag_gemm that wait for all rows, and that copy rows to the
 // caller.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -11,18 +11,18 @@
 
 namespace tilelace::cuda {
 
-/// Waits for the headers of all peers, then for every chunk of their rows. A call's first kernel
-/// enters it, and its last one counts it.
+/// Waits for the headers of all peers, then for every chunk of their rows. If it is a call's first
+/// kernel, it enters the call; if it is the last, it counts it.
 struct AwaitRows {
   CallParams call;
   int max_chunks = 1;                       ///< flag of source r: r * max_chunks + chunk
-  int chunks[schedule::kMaxGpuRanks] = {};  ///< of each rank's shard
+  int chunks[schedule::kMaxGpuRanks] = {};  ///< chunks of each rank's shard
 };
-/// Later work in the stream finds all rows in the slot, unless this rank was stopped.
+/// After it all rows are in the slot, unless this rank was stopped.
 [[nodiscard]] cudaError_t enqueue_await(const AwaitRows&, cudaStream_t);
 
-/// Bytes [own_begin, own_end) of `to` come from `own`, the others from the slot; all are multiples
-/// of 16. Writes nothing once the rank is stopped: the rows may be another call's.
+/// Copies bytes [own_begin, own_end) of `to` from `own`, the others from the slot; all are
+/// multiples of 16. Writes nothing once the rank is stopped, since the rows may be of another call.
 struct GatheredCopy {
   std::byte* to = nullptr;
   const std::byte* slot = nullptr;
@@ -32,7 +32,7 @@ struct GatheredCopy {
 };
 [[nodiscard]] cudaError_t enqueue_copy(const GatheredCopy&, cudaStream_t);
 
-/// Loads both, so that a later launch does not.
+/// Loads both kernels now, so that launches need not load them.
 [[nodiscard]] cudaError_t load_gather_rows();
 
 }  // namespace tilelace::cuda

@@ -10,14 +10,14 @@ namespace tilelace::cuda {
 
 struct ArchitectureKernels {
   std::string_view architecture;  ///< its name in core/architecture.h
-  /// Kernels of each tile of its plans, for each type of GPUs.
+  /// Kernels for each tile of its plans and each type of GPUs.
   std::span<const GemmKernel> (*kernels)();
 
-  /// Null: no such tile. The functions are null where this build does not have them.
+  /// The kernels of a tile; null: no such tile. Kernels that the build lacks are null, too.
   [[nodiscard]] const GemmKernel* find(std::string_view tile, DType) const;
 };
 
-/// The row of an architecture: a number of core/architecture.h.
+/// The row of the architecture that has this number in core/architecture.h.
 const ArchitectureKernels& kernels_of(int architecture);
 
 /// Checks that each tile of the plans has kernels. Error: system.

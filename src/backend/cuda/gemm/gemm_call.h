@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the GEMM: memory for partials, descriptors, launch. Launching allocates nothing.
+// The host's side of the GEMM: memory for partials, descriptors, launches, which allocate nothing.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,16 +15,16 @@ namespace tilelace::cuda {
 /// Partials and flags of GEMMs that share k-steps. Used by one stream at a time.
 class GemmWorkspace {
  public:
-  /// For the current device, which must have this architecture. Error: system.
+  /// Allocates on the current device, which must have this architecture. Error: system.
   explicit GemmWorkspace(int architecture = 0);
   GemmWorkspace(const GemmWorkspace&) = delete;
   GemmWorkspace& operator=(const GemmWorkspace&) = delete;
   ~GemmWorkspace();
   [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
-  /// Enqueues a check whether a wait inside a GEMM timed out. Asynchronous. Error: system.
+  /// Enqueues a check for a wait in a GEMM that timed out. Asynchronous. Error: system.
   void look(cudaStream_t);
-  /// The last check's result, once its stream got there. If a wait timed out, makes the workspace
-  /// anew, which synchronises the device; else it waits for nothing. Error: system.
+  /// The result of the last check that has run. If a wait timed out, makes the workspace anew,
+  /// which synchronises the device; else it waits for nothing. Error: system.
   bool failed();
 
  private:
@@ -38,29 +38,29 @@ class GemmWorkspace {
 /// Device pointers, aligned to 16 bytes, with contiguous rows. n: out_n of the problem.
 struct GemmTensors {
   const void* a = nullptr;                   ///< [m, k]
-  const void* weight = nullptr;              ///< [n, k]; of a gated problem, the gate's
+  const void* weight = nullptr;              ///< [n, k]; gated problem: the gate's
   const void* bias = nullptr;                ///< [n] or null
   void* out = nullptr;                       ///< [m, n]
   Activation activation = Activation::none;  ///< not for a gated problem
   const void* up = nullptr;                  ///< gated: [n, k]
   const void* up_bias = nullptr;             ///< gated: [n] or null
-  bool weights_wait = false;                 ///< the kernel before may still write the weight
+  bool weights_wait = false;                 ///< the previous kernel may write the weight
 };
 
 /// The compiled kernel of a plan's tile. Error: usage (this build has none).
 const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
 
-/// Whether this build has the plan's tile (TILELACE_TILES).
+/// Whether this build has the plan's tile (it may have only TILELACE_TILES).
 bool has_kernel(const plan::GemmPlan&, DType);
 
-/// Loads every kernel of an architecture and sets its shared memory, so that a later launch does
-/// neither. Error: system (also where a tile has no kernel).
+/// Loads every kernel of an architecture and sets its shared memory, so that launches need not.
+/// Error: system (also if a tile has no kernel).
 void load_gemm_kernels(int architecture = 0);
 
 /// Launch parameters of a kernel.
 struct GemmGrid {
   int ctas = 0;
-  int cluster = 1;  ///< on a share, 2 where single CTAs run in pairs (plan/gemm/share.h)
+  int cluster = 1;  ///< on a share, 2 if single CTAs run in pairs (plan/gemm/share.h)
 };
 
 /// A GEMM that is ready to launch.
@@ -68,14 +68,14 @@ class GemmCall {
  public:
   /// Errors: usage (misaligned pointer, shape, tile), system.
   GemmCall(const plan::GemmPlan&, const plan::GemmProblem&, const GemmTensors&, const GemmScratch&);
-  /// Asynchronous; may be captured. If it starts early and `weights_wait` is false, the kernel
-  /// before it in the stream must not write the weight. Error: system.
+  /// Asynchronous; may be captured. If the GEMM starts early and `weights_wait` is false, the
+  /// previous kernel in the stream must not write the weight. Error: system.
   void launch(cudaStream_t) const;
 
  private:
   const GemmKernel* kernel_;
   const void* function_;
-  GemmGatedParams params_;  ///< for a GEMM that is not gated, its base class
+  GemmGatedParams params_;  ///< not gated: only its base class is used
   GemmGrid grid_;
   bool early_;
 };

@@ -13,28 +13,28 @@ namespace tilelace::cuda {
 /// Error: usage.
 void require_aligned(const void* p, const char* name);
 
-/// Operands, bias and activation; for a gated problem, the gate's. Errors: usage (misaligned
-/// pointer), system.
+/// Fills in operands, bias and activation; for a gated problem, those of the gate. Errors: usage
+/// (misaligned pointer), system.
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Tensor map for the slice of a tile's tokens that reaches beyond the last of `of_tiles` tokens.
+/// Tensor map for the slice of a tile's tokens that extends beyond the last of `of_tiles` tokens.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
-/// Extra parameters of a GEMM alone: where its tokens end.
+/// Fills in what a GEMM alone needs in addition: where its tokens end.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 
-/// Extra parameters of a gated problem: up and its bias. Errors: as fill_operands.
+/// Fills in what a gated problem needs in addition: up and its bias. Errors: as fill_operands.
 void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
-/// Fills tensor maps of the results' matrix: nothing beyond its rows is written. `gated`: a tile
-/// has half as many columns there.
+/// Fills in tensor maps of the result, beyond whose rows nothing is written. `gated`: a tile has
+/// only half of its columns there.
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 
 /// Worker number of each cluster, if the plan numbers them by neighbour_places(); else null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);
 
-/// Sets the launch's workers; returns its grid. Error: usage (too many for the scratch memory).
+/// Sets the launch's workers; returns its grid. Error: usage (too many CTAs for scratch memory).
 template <class Work>
 GemmGrid fill_grid(GemmOperands& common, Work& work, const GemmKernel& kernel,
                    const plan::GemmPlan& plan) {

@@ -5,9 +5,9 @@
 
 namespace tilelace::cuda {
 
-/// Worker numbers for a grid of two-CTA clusters that fills the current device: clusters that an
-/// idle device places in one GPC get neighbouring numbers. In device memory, kept until the process
-/// ends; empty if they could not be found. The first call on a device runs a probe (about 1 ms;
+/// Worker numbers for a grid of two-CTA clusters that fills the current device. Clusters that an
+/// idle device places in one GPC get consecutive numbers. In device memory, kept until the process
+/// ends; empty if none were found. The first call on a device runs a probe (about 1 ms;
 /// synchronises). Error: system.
 std::span<const std::uint16_t> neighbour_places();
 

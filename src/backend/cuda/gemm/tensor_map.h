@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// [rows, cols]; both positive, cols and stride multiples of 16 bytes.
+/// A matrix [rows, cols]; both positive; cols and stride are multiples of 16 bytes.
 struct TensorMapSource {
   const void* data;
   std::int64_t rows;
@@ -19,10 +19,10 @@ struct TensorMapSource {
   bool operator==(const TensorMapSource&) const = default;
 };
 
-/// Boxes of `rows` x 128 bytes, 128-byte swizzle. Beyond the matrix, loads give zeros and stores
-/// are dropped. Errors: usage, system.
+/// A map of boxes of `rows` x 128 bytes with 128-byte swizzle. Beyond the matrix loads give zeros
+/// and stores are dropped. Errors: usage, system.
 CUtensorMap rows_map(TensorMapSource, DType, int rows);
-/// For stores: boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes)
+/// A map for stores: boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes)
 /// without swizzle.
 CUtensorMap planes_map(TensorMapSource, DType, int planes);
 

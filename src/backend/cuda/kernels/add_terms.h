@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order in which terms of an own tile are added: by rank, with the own term, the
-// accumulator, in its place. It uses nothing of CUDA, so that a unit test can play any
-// rank.
+// Adds the terms of an own tile in rank order, with the own term (the
+// accumulator) in its place. Uses nothing of CUDA, so that a unit test can play
+// any rank.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// Terms of all peers, and their layout in a step of the ring: one after the other, by rank.
+/// Terms of all peers, and their layout in a step of the ring: one after the other, in rank order.
 struct TermsOf {
   int rank, ranks;
   std::uint32_t apart;  ///< bytes from a peer's pieces to the next one's
@@ -24,9 +24,9 @@ struct AddTerms {
     return acc[i / Partial::kOfBlock][i % Partial::kOfBlock];
   }
 
-  /// Adds kAtOnce pieces of every peer, from piece `first` on, in rank order. As a + b is b + a,
-  /// ranks 0 and 1 add to their own term at once. Others first sum the lower ranks' terms, from -0
-  /// on, to which any term adds exactly.
+  /// Adds kAtOnce pieces of every peer, from piece `first` on, in rank order. Since a + b = b + a,
+  /// ranks 0 and 1 add directly to their own term. Others first sum the lower ranks' terms,
+  /// beginning with -0, to which any term adds exactly.
   template <class Accumulators>
   TILELACE_ROLE static void pieces(const TermsOf& t, Accumulators& acc, int first,
                                    std::uint32_t at) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether results of a call may be stored: only after every peer has confirmed that it makes the
-// same call, and never after a failed wait. A failed wait does not stop the kernel. `Shared`
-// provides a barrier `admitted` and a word `failed`.
+// same call, and never after a failed wait. The kernel continues after a failed wait. `Shared` has
+// a barrier `admitted` and a word `failed`.
 #pragma once
 #include <climits>
 
@@ -17,15 +17,15 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Whether the results of a tile may be stored; the same for all threads. Waits for admission. The
-/// numbers of a CTA's tiles increase.
+/// Whether the results of a tile may be stored; equal for all threads. Waits for admission. A CTA's
+/// tiles must have increasing numbers.
 template <class Shared>
 TILELACE_DEVICE bool may_store(Shared shared, int tile) {
   ptx::barrier_wait(shared.admitted(), 0);  // stays: `failed` alone; terms' flags order the rest
   return ptx::load_shared(shared.failed()) > tile;
 }
 
-/// A wait of this tile failed: nothing is stored from it on.
+/// Notes that a wait of this tile failed: results of it and of later tiles are not stored.
 template <class Shared>
 TILELACE_DEVICE void fail_from(Shared shared, int tile) {
   ptx::store_shared_least(shared.failed(), tile);
@@ -38,8 +38,8 @@ TILELACE_DEVICE std::uint32_t admitted_number(Shared shared) {
   return static_cast<std::uint32_t>(ptx::load_shared(shared.number()));
 }
 
-/// Verb admit, by one warp. `meet_readers()` returns once all warps of the CTA that read the call's
-/// number have it; only then is the call counted.
+/// Verb admit, by one warp. `meet_readers()` returns once all warps of the CTA that need the call's
+/// number have read it; only then is the call counted.
 template <class Params, class Shared, class MeetReaders>
 TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_readers) {
   ptx::wait_prerequisites();
@@ -57,7 +57,7 @@ TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_read
   if (!good) fail_from(shared, 0);
   ptx::barrier_arrive(shared.admitted());
 }
-/// The same where nobody else asks for the number before the admission.
+/// The same if no other warp asks for the number before the admission.
 template <class Params, class Shared>
 TILELACE_DEVICE void admit(const Params& p, Shared shared) {
   admit(p, shared, [] { __syncwarp(); });  // all lanes have the number

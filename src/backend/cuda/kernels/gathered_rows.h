@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the loading warp of ag_gemm waits for rows that come from peers.
+// How the loading warp of ag_gemm waits for rows from peers.
 #pragma once
 #include "backend/cuda/kernels/admission.h"
 #include "schedule/gather_order.h"
 
 namespace tilelace::cuda {
 
-/// Named barrier of the warps that ask for the call's number, which is counted once they have it:
-/// the admitting warp, the loading one, and two that may send rows.
+/// Named barrier of the warps that need the call's number, after which the call may be counted: the
+/// admitting warp, the loading warp, and two warps that may send rows.
 constexpr int kNumberBarrier = 7;
 constexpr int kNumberThreads = 128;
 
-/// Verb wait of the loading warp: flags are divided among lanes, which wait in parallel.
+/// Verb wait of the loading warp: its lanes share the flags and wait in parallel.
 template <class Params>
 class GatherWaits {
  public:
   TILELACE_DEVICE GatherWaits(const Params& p, Trace trace)
       : p_(p), trace_(trace), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
-  /// Call it once the kernel before has ended: only then are all earlier calls counted.
+  /// Called once the previous kernel has ended: only then are all earlier calls counted.
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
@@ -29,7 +29,7 @@ class GatherWaits {
     flags_ = p_.call.flags_at(p_.call.rank);
   }
 
-  /// Waits until TMA can read these rows; false: they never came.
+  /// Waits until TMA can read these rows. Returns false if they never came.
   TILELACE_DEVICE bool rows(int section, int first, int last, int tile) {
     if (p_.rows_here) return good_;
     tile_ = tile;
@@ -40,7 +40,7 @@ class GatherWaits {
   }
 
   TILELACE_DEVICE void wait(int flag) {
-    // Flags only grow, so one check is enough.
+    // Flags only grow, so one check of each is enough.
     if (flag < 64) {
       if ((seen_ >> flag & 1U) != 0) return;
       seen_ |= 1ULL << flag;
@@ -63,7 +63,7 @@ class GatherWaits {
     }
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
-    proxy_fence_global();  // for whichever lane loads
+    proxy_fence_global();  // since any lane may load
     if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, tile_);
   }
 

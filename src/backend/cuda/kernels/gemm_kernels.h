@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled GEMMs, as the host sees them.
+// The table of compiled GEMM kernels, for the host.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tilelace::cuda {
 
-/// What kernels of a tile there are; each takes the parameters of its policy (kernels/ops).
+/// The kernels that a tile can have. Each takes the parameters of its policy (kernels/ops).
 enum class GemmUse : std::uint8_t {
   alone,          ///< Gemm
   gated,          ///< GatedGemm
@@ -29,7 +29,7 @@ inline constexpr std::size_t kGemmUses = 9;
 /// A kernel in one object file.
 struct KernelEntry {
   GemmUse use;
-  int tile;  ///< number in plan::kGemmTiles
+  int tile;  ///< index in plan::kGemmTiles
   DType dtype;
   const void* function;
 };
@@ -40,19 +40,19 @@ using KernelList = std::vector<KernelEntry>;
 struct GemmKernel {
   plan::GemmTile tile;
   DType dtype{};
-  int given_groups = 0;  ///< parts of a partial per CTA, with a flag each
-  int given_pieces = 0;  ///< per part
-  int piece_bytes = 0;   ///< of each piece
-  int stage_bytes = 0;   ///< of the ring
+  int given_groups = 0;  ///< parts of a partial per CTA, each with a flag
+  int given_pieces = 0;  ///< pieces per part
+  int piece_bytes = 0;   ///< bytes of a piece
+  int stage_bytes = 0;   ///< bytes of a stage of the ring
   int threads = 0;
   int shared_bytes = 0;
   int col_slice = 0;       ///< columns of a tile that one CTA loads
   int row_slice = 0;       ///< rows of a tile that one CTA loads
-  TokenSlices tokens{};    ///< of a tile
-  int partial_floats = 0;  ///< of one CTA
+  TokenSlices tokens{};    ///< slices of a tile
+  int partial_floats = 0;  ///< fp32 partial of one CTA
   std::array<const void*, kGemmUses> functions{};
 
-  /// Null: not made, or not in this build (TILELACE_TILES).
+  /// The kernel for a use; null: not made, or not in this build (TILELACE_TILES).
   [[nodiscard]] const void* of(GemmUse use) const {
     return functions[static_cast<std::size_t>(use)];
   }

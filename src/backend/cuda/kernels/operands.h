@@ -12,11 +12,11 @@
 
 namespace tilelace::cuda {
 
-constexpr int kMathGroups = 2;  ///< of a CTA, at most
+constexpr int kMathGroups = 2;  ///< the most math groups of a CTA
 
-/// Where tiles with shared k-steps keep their partials. For one stream at a time.
+/// Scratch memory in which tiles with shared k-steps keep partials. For one stream at a time.
 struct GemmScratch {
-  float* partials;         ///< one tile per CTA, two if groups take turns
+  float* partials;         ///< one tile per CTA; two if groups take turns
   comm::Flag* flags;       ///< kMathGroups per CTA; they only grow
   comm::Flag* launches;    ///< kMathGroups per CTA: number of launches with shared tiles so far
   comm::AbortWord* abort;  ///< set when a wait timed out
@@ -30,30 +30,30 @@ struct GemmOperands {
   CUtensorMap rows;
   CUtensorMap cols;
   GemmScratch scratch;
-  const std::uint16_t* places;  ///< worker of each cluster, or null: reverse order of dispatch
+  const std::uint16_t* places;  ///< worker of each cluster; null: reverse order of dispatch
   const void* bias;             ///< [n] or null
   int n;                        ///< columns of the result
   Activation activation;
-  bool weights_wait;  ///< the kernel before this one may still write them
+  bool weights_wait;  ///< the previous kernel may still write weights
   TILELACE_TRACE_SINK
 };
 
-/// For a gated GEMM: the up weight; the gate's is in GemmOperands.
+/// For a gated GEMM: the up weight (the gate's weight is in GemmOperands).
 struct UpWeight {
   CUtensorMap map;
   const void* bias;  ///< [n] or null
 };
 
-/// Further weights that a kernel takes at once, and the columns of all.
+/// More weights that a kernel takes at once, and the columns of all its weights.
 struct MoreWeights {
   CUtensorMap map[plan::kMostWeights - 1];
   const void* bias[plan::kMostWeights];  ///< [n] or null
   int n[plan::kMostWeights];
-  int count;  ///< of all weights; 1: only the one in GemmOperands
+  int count;  ///< number of weights; 1: only that in GemmOperands
 };
 
-/// Which CTA tile a CTA computes. `cta`: its number in the cluster that shares the tile, and
-/// `cta_row` its row there.
+/// The tile that a CTA computes. `cta` is the CTA's number, and `cta_row` its row, in the cluster
+/// that shares the worker's tile.
 struct CtaTile {
   int row, col;
   int cta_row, cta;
@@ -65,7 +65,7 @@ struct TokenSource {
   int first;
   [[nodiscard]] TILELACE_HD constexpr bool there() const { return true; }
 };
-/// The same if all of a CTA's tokens may lie beyond the matrix: then there is no map.
+/// The same if all tokens of a CTA may lie beyond the matrix; then the map is null.
 struct TailSource {
   const CUtensorMap* map;
   int first;

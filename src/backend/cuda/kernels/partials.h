@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partial sums for other ranks: a tile of a peer's rows goes directly from registers into the
-// peer's slot. It keeps the accumulator's layout there: a piece is eight values of each thread of a
-// group. Only the owner's kernel for the same tile reads it.
+// Partials for other ranks: a tile of a peer's rows is stored directly from registers in the peer's
+// slot. It has the accumulator's layout there: a piece is eight values from each thread of a group.
+// Only the owner's kernel for the same tile reads it.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -18,11 +18,11 @@ struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
-  /// Offset of the partials, a part per CTA. Their flags: one per math group, from call.flags on.
+  /// Offset of the partials, a part per CTA. Flags begin at call.flags, one per math group.
   std::size_t partials;
-  std::uint32_t pace;  ///< from piece to piece, in 1/16384 of the time of a tile's MMAs
-  int term_pieces;     ///< per peer and group in a step of the ring
-  int term_steps;      ///< steps after the k-steps of an own tile
+  std::uint32_t pace;  ///< pause between pieces, in 1/16384 of the time of a tile's MMAs
+  int term_pieces;     ///< pieces per peer and group in a step of the ring
+  int term_steps;      ///< steps of terms after the k-steps of an own tile
 };
 
 #ifdef __CUDACC__
@@ -61,7 +61,7 @@ class PartialPlace {
   int cta_;
 };
 
-/// A thread's eight values of a term in the ring.
+/// Eight values of a term in the ring, for one thread.
 template <class Element>
 class TermPiece {
  public:
@@ -76,10 +76,10 @@ class TermPiece {
   uint4 v_;
 };
 
-/// Sends the accumulator of a group, rounded, to the owner of the tile's rows. `tokens`: how many
-/// tokens there are from the group's first one on. Throttled, one piece every `pace` cycles: a
-/// burst from all CTAs would fill the path to memory and delay the loads of operands for the warps
-/// that multiply meanwhile.
+/// Sends the accumulator of a group, rounded, to the owner of the tile's rows. `tokens`: number of
+/// tokens from the group's first one on. One piece is sent every `pace` cycles: a burst from all
+/// CTAs would fill the path to memory and delay loads of operands for warps that multiply
+/// meanwhile.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,
                                   int owner, int group, const Accumulators& acc, int tokens,

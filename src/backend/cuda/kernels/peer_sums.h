@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of own rows: the peers' terms follow a tile's operands through the ring, in extra steps, and
-// are added in rank order. One part for the loading warp, one for the groups that multiply.
+// Sums of own rows: peers' terms go through the ring in extra steps after a tile's operands and are
+// added in rank order. One class is for the loading warp, one for the groups that multiply.
 #pragma once
 #include "backend/cuda/kernels/add_terms.h"
 #include "backend/cuda/kernels/admission.h"
@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of the loading warp for own tiles: terms take the steps of the ring after the operands,
-/// each step with the same pieces of all peers and groups.
+/// Verbs of the loading warp for own tiles: terms take the ring's steps after the operands. Each
+/// step has the same pieces of all peers and groups.
 template <class Body, class Params>
 class TermLoad {
   using Place = PartialPlace<Body, Params>;
@@ -18,8 +18,8 @@ class TermLoad {
   TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
-  /// Fetches the residual's rows into L2. Threads add them after the terms, a few bytes at a time,
-  /// which would be slow from memory.
+  /// Fetches the residual's rows into L2, since threads later add them a few bytes at a time, which
+  /// would be slow from memory.
   TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
     const int bytes = 2 * min(cols, p_.n - col);
     if (p_.residual == nullptr || bytes <= 0) return;
@@ -30,7 +30,7 @@ class TermLoad {
                          static_cast<std::uint32_t>(bytes));
   }
 
-  /// One flag per lane; false: a term never came.
+  /// Waits for one flag per lane. Returns false if a term never came.
   TILELACE_DEVICE bool wait(std::uint32_t epoch, Trace trace, int tile) const {
     bool here = true;
     const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -44,11 +44,11 @@ class TermLoad {
       trace.add(TraceKind::term, kLoadLane, 16 * tile + source);
     }
     const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
-    proxy_fence_global();  // for whichever lane loads
+    proxy_fence_global();  // since any lane may load
     return all;
   }
 
-  /// One step, into a free stage of the ring; by one lane.
+  /// Loads one step into a free stage of the ring. By one lane.
   TILELACE_DEVICE void load(int step, ptx::Shared stage, ptx::Shared full) const {
     const int first = step * p_.term_pieces;
     const int bytes = min(p_.term_pieces, Place::kPieces - first) * Place::kPieceBytes;
@@ -90,7 +90,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA beside one that has own rows: leaves the ring steps of that one's terms empty.
+/// For a CTA beside one with own rows: leaves empty the ring steps in which that CTA has terms.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
@@ -108,20 +108,20 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// A group's MMAs are issued; they began at cycle `began`. `more`: another turn follows.
+  /// Called when a group's MMAs, which began at cycle `began`, are issued. `more`: a turn follows.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
-  /// Cycles of `part` / 16384 of the last turn.
+  /// `part` / 16384 of the last turn, in cycles.
   [[nodiscard]] TILELACE_DEVICE std::uint32_t of_turn(std::uint32_t part) const {
     return turn_ / 128 * part / 128;
   }
 
-  /// Sends a partial. `cell`: as the order counts rows and columns, not transposed.
+  /// Sends a partial. `cell`: rows and columns as in the order, not transposed.
   template <class Math>
   TILELACE_DEVICE void give(Math& math, schedule::GemmCell cell, const CtaTile& at) const {
     const auto& order = p_.work.order;
-    int first = 0;  // of the tokens, in the shard
+    int first = 0;  // first token, in the shard
     if constexpr (Tile::swapped)
       first = (cell.row * Tile::cluster_cols + math.place().col) * Tile::width;
     else
@@ -134,8 +134,8 @@ class PeerSums {
   }
 
   /// Adds the peers' terms in rank order, with the own one in its place. Loads from the ring are
-  /// slow beside MMAs, and stages that are not free yet delay the other group: so where it can, it
-  /// loads two pieces together.
+  /// slow beside MMAs, and stages that are not yet free delay the other group, so two pieces are
+  /// loaded together if possible.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;
@@ -159,7 +159,7 @@ class PeerSums {
     math.release_step();
     math.end_steps_behind(p_.term_steps);
   }
-  /// Passes over the steps in which another CTA of the cluster has terms.
+  /// Skips the steps in which another CTA of the cluster has terms.
   template <class Math>
   TILELACE_DEVICE void skip(Math& math) const {
     for (int i = 0; i < p_.term_steps; ++i) {
@@ -172,7 +172,7 @@ class PeerSums {
  private:
   const Params& p_;
   typename Body::Shared shared_;
-  std::uint32_t turn_ = 0;  ///< cycles of the last turn; 0 if no other follows
+  std::uint32_t turn_ = 0;  ///< cycles of the last turn; 0 if no turn follows
 };
 
 }  // namespace tilelace::cuda

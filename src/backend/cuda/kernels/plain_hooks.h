@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Default hooks, for ops that do nothing there (docs/kernels.md describes the hooks).
+// Default hooks, which do nothing (docs/kernels.md describes the hooks).
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 /// Where the results of a tile are stored: one matrix.
 struct OneResult {
   const CUtensorMap* whole;      ///< 64 columns at a time
-  const CUtensorMap* remainder;  ///< the remaining columns of a width that 64 does not divide
+  const CUtensorMap* remainder;  ///< the columns that remain
   TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
   template <class Store>
   TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
@@ -18,7 +18,7 @@ struct OneResult {
   }
 };
 
-/// One matrix per section. Keeps the section's number: the maps' addresses take more registers.
+/// One matrix per section. Keeps the section's number, since addresses of maps take more registers.
 template <class Params>
 struct SectionResult {
   const Params& p;
@@ -37,7 +37,7 @@ struct PlainHooks {
   using Place = typename Body::Place;
   static constexpr int kLoadRegisters = Body::Shape::kLoadRegisters;
 
-  /// A worker's tile has one CTA tile for each CTA of its cluster.
+  /// Splits a worker's tile into one tile for each CTA of the cluster.
   static TILELACE_DEVICE CtaTile tile_of(const Place& place, schedule::GemmCell cell, int cta_row) {
     return {cell.row * Body::Tile::cluster_rows + cta_row,
             cell.col * Body::Tile::cluster_cols + place.col, cta_row, place.cta};

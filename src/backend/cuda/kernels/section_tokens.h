@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of an operand in sections, whose tiles begin at the section's first row.
+// Tokens of an operand in sections. Tiles begin at the first row of their section.
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -7,14 +7,14 @@
 
 namespace tilelace::cuda {
 
-/// `first`: the token of the tile's section from which a CTA loads.
+/// `first`: the first token, in the tile's section, that a CTA loads.
 template <class Body, class Params>
 class SectionTokens {
  public:
   TILELACE_DEVICE SectionTokens(const Params& p, const typename Body::Place& place)
       : p_(p), place_(place) {}
 
-  /// Tokens from `first` to the section's end.
+  /// Number of tokens from `first` to the section's end.
   [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
     return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
   }

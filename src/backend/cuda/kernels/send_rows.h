@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Idle warps of ag_gemm's GEMM with transport `store`: they send this rank's rows.
+// Idle warps of ag_gemm's kernel send this rank's rows, with transport `store`.
 #pragma once
 #include "backend/cuda/device/transfer_threads.h"
 #include "backend/cuda/kernels/gathered_rows.h"

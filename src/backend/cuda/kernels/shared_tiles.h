@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of gemm_ar that one rank finishes for all: how peers are told of them, and how a rank waits
+// Tiles of gemm_ar that one rank finishes for all ranks: how peers are told, and how a rank waits
 // for tiles that peers finish.
 #pragma once
 #include "backend/cuda/device/collect.h"
@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// Tells the peers of `pending`, the last tile stored at all ranks, once its stores have arrived:
-/// after the next MMAs, so that nobody waits for it. By the thread that stored, and its whole warp:
-/// the condition is warp-uniform on purpose, since a divergent branch here makes ptxas reconverge
-/// in every step of the main loop.
+/// Tells peers of `pending`, the last tile stored at all ranks, once its stores have arrived: after
+/// the next MMAs, so that no thread waits for the stores. By the whole warp of the thread that
+/// stored: the condition is uniform in the warp, since a divergent branch here would make ptxas
+/// reconverge in every step of the main loop.
 template <class Params, class Shared, class Math>
 TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
   const int number = pending;
@@ -21,7 +21,7 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   const std::uint32_t epoch = admitted_number(shared);
   if (math.thread() == 0) bulk_complete();
   __syncwarp();
-  // One lane per peer, so that no release waits for the flag before it.
+  // One lane per peer, so that no release waits for a flag sent before.
   const int own = __shfl_sync(~0U, number, 0);
   const int lane = math.lane();
   const int peer = (p.call.rank + lane) % p.call.ranks;
@@ -32,7 +32,7 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
 }
 
 /// The end of a gemm_ar with staged results, by the warpgroups that multiplied: all CTAs together
-/// copy what peers finished to the caller. Groups need not arrive at the same time.
+/// copy peers' finished tiles to the caller. Groups need not come at the same time.
 template <class Body, class Params>
 TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared shared) {
   const std::uint32_t epoch = admitted_number(shared);
@@ -43,8 +43,8 @@ TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared share
                         static_cast<int>(gridDim.x), collect);
 }
 
-/// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile that peers
-/// finished has arrived.
+/// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile of peers has
+/// arrived.
 template <class Params>
 TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
   const schedule::ShareOrder& order = p.work.order;
@@ -52,7 +52,7 @@ TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
                           p.call.base + p.call.rank * p.call.stride + p.call.flags) +
                       p.shared.flags.first_shared;
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // All sections' tiles in one row, dealt to all lanes: few have more than one flag to wait for.
+  // Tiles of all sections are dealt to all lanes, so that few lanes wait for more than one flag.
   int skip = static_cast<int>(blockIdx.x) * 32 + lane;
   for (int s = 0; s < order.count; ++s) {
     if (order.own(s)) continue;

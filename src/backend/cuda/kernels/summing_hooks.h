@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks shared by ops whose own tiles add the peers' terms.
+// Hooks that ops share in which peers' terms are added to own tiles.
 #pragma once
 #include "backend/cuda/kernels/peer_sums.h"
 #include "backend/cuda/kernels/plain_hooks.h"
@@ -51,7 +51,7 @@ struct SummingHooks : PlainHooks<B> {
     TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
       sums.multiplied(began, more);
     }
-    /// Stores an own tile plus the residual, at (row, col) of the own rows; false: it must not.
+    /// Adds the residual to an own tile and stores it at (row, col) of own rows, if allowed.
     template <class Math, class Results>
     TILELACE_DEVICE bool store_sum(Math& math, int section, const Results& results, int row,
                                    int col) {

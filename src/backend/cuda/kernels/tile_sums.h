@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of tiles that all ranks have given, by warps that read them from all ranks: those that
-// neither load nor multiply and, at the end, the groups that have multiplied.
+// Sums tiles that all ranks have given. The warps that do so read from all ranks: they are those
+// that neither load nor multiply and, at the end, the groups that have multiplied.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Number of one CTA's part of a tile, by position: equal on all ranks, in whatever order they walk
-/// tiles. count_at: offset of count number `count` in symmetric memory.
+/// Number of a CTA's part of a tile. It depends on the position, so it is equal on all ranks,
+/// whatever their order of tiles. count_at: offset of count number `count` in symmetric memory.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -22,12 +22,12 @@ TILELACE_DEVICE std::size_t count_at(const Params& p, int count) {
   return p.counts + std::size_t{sizeof(comm::Flag)} * static_cast<unsigned>(count);
 }
 
-/// Threads that sum together: whole warps, with a named barrier of their own. Here the last three
-/// warps of the loading warpgroup.
+/// Threads that sum together: whole warps with a named barrier of their own. SumWarps are the last
+/// three warps of the loading warpgroup.
 struct SumWarps {
   static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
-  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath has the lower numbers
+  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath uses the lower numbers
 };
 /// A group that has multiplied, with its own barrier.
 template <int kGroupBarrier>
@@ -101,7 +101,7 @@ class PieceSums {
   }
 
  private:
-  /// This CTA's number in the cluster; computed anew, since it would take a register.
+  /// This CTA's number in the cluster. Computed anew, since keeping it would take a register.
   static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
   /// This CTA's part of a tile, of which `rows` rows and `units` pieces per row exist.
   struct Part {
@@ -126,7 +126,7 @@ class PieceSums {
     return part_of<Body>(p_, p_.work.order.cell(tile), cta());
   }
 
-  /// Several pieces together, kTerms terms each.
+  /// Sums several pieces at once, each of kTerms terms.
   template <int kTerms>
   TILELACE_DEVICE void sum_at_once(const Part& part, schedule::PieceRange mine) const {
     constexpr int kAtOnce = kLoads / kTerms;
@@ -153,7 +153,7 @@ class PieceSums {
       }
     }
   }
-  /// One piece after the other, the terms of several ranks together.
+  /// Sums one piece after the other, loading the terms of several ranks at once.
   TILELACE_DEVICE void sum_in_turn(const Part& part, schedule::PieceRange mine) const {
     for (int i = mine.begin + Crew::thread(); i < mine.end; i += Crew::kThreads) {
       if (!has(part, i)) continue;
@@ -185,7 +185,7 @@ class PieceSums {
   }
 
   /// One thread waits until every rank has counted once more than for earlier uses; the barrier
-  /// shows the others what it saw. `uses` is volatile: the last use may have been on another SM.
+  /// shows others what it saw. `uses` is volatile, as its last use may have been on another SM.
   TILELACE_DEVICE void await(Role role, int tile, int count) {
     if (!good_) return;
     bool here = true;
@@ -209,7 +209,7 @@ class PieceSums {
     good_ = ptx::sync_threads_all(Crew::barrier(), Crew::kThreads, here);
   }
 
-  /// Residual, bias and activation of eight sums, in fp32.
+  /// Applies residual, bias and activation to eight sums, in fp32.
   TILELACE_DEVICE void complete(float (&f)[8], std::size_t at, int col) const {
     if (p_.residual != nullptr)
       add_elements<Element>(
@@ -237,9 +237,9 @@ class GiveTiles {
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) { math_.multiply(s); }
   TILELACE_DEVICE void give(schedule::GemmCell cell) { math_.store(cell); }
   TILELACE_DEVICE void admit() { admitted_ = may_store(shared_, 0); }
-  /// The thread that stored waits until the stores have arrived; then one lane per rank counts. The
-  /// whole warp takes part: a divergent branch makes ptxas reconverge in every step of the main
-  /// loop.
+  /// The thread that stored waits until its stores have arrived; then one lane per rank counts. The
+  /// whole warp takes part, since a divergent branch makes ptxas reconverge in every step of the
+  /// main loop.
   TILELACE_DEVICE void tell_given(int tile) {
     const int thread = static_cast<int>(threadIdx.x) & 127;
     if (__shfl_sync(~0U, thread / 32, 0) != 0 || !admitted_) return;

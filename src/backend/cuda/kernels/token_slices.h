@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens of a tile its CTAs load. A copy beyond the end of the matrix fills the rest with
-// zeros, which takes longer than loading real rows (docs/decisions/0020). So of the last tile only
-// the real rows, and few others, are loaded. The rest keeps stale data; its results are not stored.
+// Which tokens of a tile its CTAs load. A copy that reaches beyond the matrix fills the rest with
+// zeros, which takes longer than loading real rows (docs/decisions/0020). So the last tile loads
+// only the real rows and few others. The rest keeps old data, whose results are not stored.
 #pragma once
 #include "core/host_device.h"
 
 namespace tilelace::cuda {
 
-/// Slices of a tile's tokens, one per CTA that shares them, of a multiple of eight tokens. If the
-/// tile is no multiple of a slice, the last slice begins earlier and overlaps the one before.
+/// Slices of a tile's tokens, one per CTA that shares the tile, each a multiple of eight tokens. If
+/// the slices exceed the tile, the last one begins earlier and overlaps the previous slice.
 struct TokenSlices {
-  int tokens;  ///< of the tile
-  int slice;   ///< of one CTA
+  int tokens;  ///< tokens of the tile
+  int slice;   ///< tokens of one CTA's slice
   int count;
 
   [[nodiscard]] TILELACE_HD constexpr int begin(int i) const {
     return i * slice < tokens - slice ? i * slice : tokens - slice;
   }
-  /// Tokens of a slice to load, if `left` exist from its first one on: in eights, as they are laid
-  /// out in shared memory.
+  /// Tokens of a slice to load if `left` tokens exist from its first one on: a multiple of eight,
+  /// as in the layout of shared memory.
   [[nodiscard]] TILELACE_HD constexpr int loaded(int left) const {
     const int eights = (left + 7) / 8 * 8;
     return left <= 0 ? 0 : eights < slice ? eights : slice;
@@ -29,7 +29,7 @@ struct TokenSlices {
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// In a matrix of `all` tokens at most one slice is loaded in part: its loaded tokens, or 0.
+  /// Loaded tokens of the one slice that is loaded in part in a matrix of `all` tokens; 0: none.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

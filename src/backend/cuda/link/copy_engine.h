@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy role of ag_gemm on copy engines: the sender's role loop runs on the host, and its verbs
-// enqueue copies on a separate stream, which is forked from the call's stream and joined again.
+// enqueue copies on a stream of its own. That is forked from the call's stream and joined again.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -16,7 +16,7 @@ namespace tilelace::cuda {
 /// What a wait between copies needs.
 struct CopyWaits {
   WaitContext context;
-  comm::Flag* granted = nullptr;  ///< device memory, a word (await_flag.h)
+  comm::Flag* granted = nullptr;  ///< a word in device memory (await_flag.h)
 };
 
 /// The stream of a rank's copies. A call enqueues, in this order:
@@ -26,11 +26,11 @@ struct CopyWaits {
 ///  4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
 ///      queues it cannot block what the peers wait for
 ///   5. join(stream)              the epoch word may change again
-/// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c
-/// must use slot c mod 2: the caller ensures that (CallSlots). A flag is raised by a copy behind
-/// the copy of its data, on the same stream. CUDA does not promise that polling kernels see two
-/// copies of a stream in this order; gpu_litmus checks it. A wait is a kernel of one warp, which
-/// begins when the copies before it are done. By then the kernel of step 4 may be resident, so
+/// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c must use
+/// slot c mod 2: the caller ensures that (CallSlots). A flag is raised by a copy that follows the
+/// copy of its data on the same stream. CUDA does not promise that polling kernels see two copies
+/// of a stream in order; gpu_litmus checks it. A wait is a kernel of one warp, which begins when
+/// the copies before it are done. By then the kernel of step 4 may be resident, so
 /// that kernel must leave an SM free, or room on one. Calls come from one thread at a
 /// time.
 class CopyEngine {
@@ -41,20 +41,20 @@ class CopyEngine {
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
-  /// Sends enqueued from now on come after what is in `stream`.
+  /// Sends that are enqueued from now on run after all earlier work in `stream`.
   void fork(cudaStream_t stream);
-  /// Later work in `stream` comes after all sends.
+  /// Later work in `stream` runs after all sends.
   void join(cudaStream_t stream);
 
-  /// Rows of `width` bytes; pitches in bytes.
+  /// Copies rows of `width` bytes; pitches are in bytes.
   void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
-  /// The word whose value signals send and waits wait for, from now on.
+  /// Sets the word whose value signals send, and which waits wait for, from now on.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
-  /// Later copies run after the own rank's flag has reached the call's epoch. If the wait fails,
+  /// Makes later copies run after this rank's flag has reached the call's epoch. If the wait fails,
   /// they still run, but later signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Raises the flag to the call's epoch behind all copies so far; whoever waits for it sees them.
+  /// Raises the flag to the call's epoch after all copies so far, which its waiters then see.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -67,7 +67,7 @@ class CopyEngine {
   cudaEvent_t joined_ = nullptr;
 };
 
-/// Where an ag_gemm call's data is: rank r's at base + r * stride.
+/// Where the data of an ag_gemm call is: rank r's memory at base + r * stride.
 struct GatherPlace {
   std::byte* base = nullptr;
   std::size_t stride = 0;
@@ -77,12 +77,12 @@ struct GatherPlace {
   const std::byte* input = nullptr;
   std::int64_t input_pitch = 0;
   std::int64_t row_bytes = 0;
-  const CopyWaits* waits = nullptr;  ///< null: copies that wait are refused
+  const CopyWaits* waits = nullptr;  ///< null: schedules whose copies wait are refused
 };
 
 /// Throws a usage error unless copy engines can run this schedule's copy role: transport `store`
-/// has none, the gathered operand is left to the kernel after the GEMM, and a schedule that relays
-/// what peers send (pull, or a route other than mesh) needs `may_wait`.
+/// has none, the gathered operand is copied by the kernel after the GEMM, and schedules that relay
+/// peers' rows (pull, or a route other than mesh) need `may_wait`.
 void require_copies(const schedule::AgGemm& s, bool may_wait);
 
 /// Verbs of run_copy for schedules that require_copies accepts.
@@ -93,11 +93,11 @@ class GatherCopyVerbs {
     require_copies(s, place.waits != nullptr);
   }
 
-  /// Step 1 of the call (CopyEngine) has sent the headers.
+  /// Does nothing: step 1 of the call (CopyEngine) has sent the headers.
   void signal_header(int /*peer*/) {}
-  /// The kernel's compute roles admit; nothing here writes results.
+  /// Does nothing: copies write no results, and the kernel's compute roles admit.
   void admit() {}
-  /// Sends own rows from the input, others from the own slot.
+  /// Sends own rows from the input, other rows from the own slot.
   void push(const schedule::GatherTransfer& t);
   void stage(const schedule::GatherTransfer& t);
   void pull(const schedule::GatherTransfer& t);

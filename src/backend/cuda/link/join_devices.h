@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The link to each peer of a GPU rank, chosen when ranks first prepare.
+// Chooses the link to each peer of a GPU rank, when ranks first prepare.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// The link to every rank, by rank; null for itself. Collective, bounded. Errors, on every rank:
+/// The links to all ranks, by rank; null for this rank. Collective, bounded. Errors, on every rank:
 /// usage (two ranks share a device), system (a pair has no link that raises flags), peer,
 /// timeout.
 std::vector<const comm::LinkRow*> join_devices(comm::Group&, int device, const std::string& uuid,

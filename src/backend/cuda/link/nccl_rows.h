@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport `nccl` of ag_gemm: rows by send and receive, for devices without fast access to each
-// other's memory. NCCL has no timeouts; a thread here aborts it when our waits fail.
+// Transport `nccl` of ag_gemm: NCCL sends and receives rows, for devices without fast access to
+// each other's memory. NCCL has no timeouts, so a thread here aborts it when our waits fail.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,12 +11,12 @@
 
 namespace tilelace::cuda {
 
-/// One rank's part; calls come from one thread.
+/// One rank's part. Calls come from one thread.
 class NcclRows {
  public:
   /// Makes a communicator of at most `most_ctas` CTAs and connects to every peer. Collective and
-  /// bounded; `group` and `control` must outlive it. Errors: system (no library, no NCCL in this
-  /// build, multicast not off), peer, timeout.
+  /// bounded; `group` and `control` must outlive this object. Errors: system (no library, no NCCL
+  /// in this build, multicast not off), peer, timeout.
   NcclRows(comm::Group& group, int device, WaitControl& control, int most_ctas, double timeout_s);
   NcclRows(const NcclRows&) = delete;
   NcclRows& operator=(const NcclRows&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the GPUs of this process: GEMMs, copies, links. No CUDA header, so that the command can
-// include it.
+// Measures this process's GPUs: GEMMs, copies, links. Includes no CUDA header, so that the command
+// can include it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda::measure {
 
-/// bf16, a[m, k] * weight[n, k]^T by the fastest of the vendor's algorithms.
+/// Time of a[m, k] * weight[n, k]^T in bf16 by the vendor's fastest algorithm.
 struct TimedProduct {
   std::int64_t m = 0, n = 0, k = 0;
   double us = 0;
@@ -26,20 +26,20 @@ struct GpuRates {
   // Between GPUs, per GPU and direction; 0 if there is one GPU.
   double push_gbps = 0;          ///< copy engine, writes
   double pull_gbps = 0;          ///< copy engine, reads
-  double store_gbps = 0;         ///< SMs, all together
-  double store_worker_gbps = 0;  ///< one SM, with eight at work
+  double store_gbps = 0;         ///< all SMs together
+  double store_worker_gbps = 0;  ///< one SM of eight that store
   double latency_us = 0;         ///< a flag between running kernels, one way
   double copy_us = 0;            ///< a copy of no bytes
   double flag_us = 0;            ///< a copy of four bytes in a sequence of copies
 };
 
-/// Called by one thread before each of `total` steps.
+/// Reports progress. Called by one thread before each of `total` steps.
 using Say = std::function<void(int done, int total, const std::string& step)>;
 
-/// Measures all GPUs at once, one thread each; the slowest GPU's figures count. Random normal
-/// operands that do not fit L2, in CUDA graphs; each sample follows 40 ms of the same calls. Takes
-/// about 20 s and 3 GB per GPU; every transfer is checked first. Errors: system (no driver, no GPU,
-/// a wait that does not end, a transfer that brings wrong data).
+/// Measures all GPUs at once, each by a thread; the slowest GPU's figures count. Calls run in CUDA
+/// graphs on random normal operands that do not fit L2; each sample follows 40 ms of the same
+/// calls. Takes about 20 s and 3 GB per GPU; every transfer is checked first. Errors: system (no
+/// driver, no GPU, a wait that does not end, a transfer that brings wrong data).
 GpuRates measure_gpus(const Say& say);
 
 }  // namespace tilelace::cuda::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes positions to numbers, for inputs that every device can compute for itself.
+// Hashes positions to numbers, for inputs that every device can compute alone.
 #pragma once
 #include <cstdint>
 

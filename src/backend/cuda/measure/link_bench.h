@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks and times one way of moving bytes on a rank.
+// Checks and times one way to move bytes, on a rank.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,9 +12,9 @@
 
 namespace tilelace::cuda::measure {
 
-/// How rounds follow each other while they are timed.
+/// How the timed rounds follow each other.
 enum class Timing : std::uint8_t {
-  queue,  ///< in one CUDA graph, nothing between them
+  queue,  ///< in one CUDA graph, without anything in between
   calls,  ///< as queue, with a barrier of all ranks before each, as in real calls
   host    ///< one at a time, by the host's clock, launch and synchronisation included
 };
@@ -24,16 +24,16 @@ struct Way {
   Mover mover;
   bool pull;
   Timing timing;
-  int ctas;  ///< 0: copy engine
+  int ctas;  ///< number of CTAs; 0: copy engine
   std::size_t mib;
-  double bar = 0;  ///< GB/s that it must reach; 0: no limit
+  double bar = 0;  ///< GB/s that it must reach; 0: any
 };
 
 struct Measured {
   bool verified = false;
   double wrong_words = 0;
-  double us = 0;        ///< per round: median of the samples, each on the slowest rank
-  double gb_per_s = 0;  ///< per GPU and direction
+  double us = 0;        ///< of a round: median of the slowest rank's samples
+  double gb_per_s = 0;  ///< rate per GPU and direction
 };
 
 class LinkBench {
@@ -45,7 +45,7 @@ class LinkBench {
 
   /// Collective; every rank gets the same result.
   Measured run(const Way& way);
-  /// Microseconds of a flag to the neighbour and back.
+  /// Microseconds that a flag takes to the neighbour and back.
   double round_trip_us();
   /// Microseconds of a copy of four bytes to a peer, in a sequence of copies.
   double flag_copy_us();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An all-gather by each way of moving bytes: every rank sends its source to (or reads from) every
-// peer, all at once, in rotated order. Read by nvcc and the host.
+// An all-gather by each way to move bytes: every rank sends its source to every peer, or reads
+// every peer's source, in rotated order. All ranks do so at once. Read by nvcc and the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,16 +11,16 @@
 
 namespace tilelace::cuda::measure {
 
-/// What moves the bytes of a round.
+/// Who moves the bytes of a round.
 enum class Mover : std::uint8_t { copy_engine, bulk, bulk_add, threads, threads_add };
 
 struct Links {
-  std::byte* base = nullptr;  ///< symmetric memory, rank r's at base + r * stride
+  std::byte* base = nullptr;  ///< symmetric memory, rank r's part at base + r * stride
   std::size_t stride = 0;
   std::size_t source = 0;  ///< offset of the data that a rank sends
   std::size_t slots = 0;   ///< offset of received data, slot_bytes from each rank
   std::size_t slot_bytes = 0;
-  std::size_t bytes = 0;  ///< per peer
+  std::size_t bytes = 0;  ///< bytes per peer
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
   bool pull = false;
@@ -41,11 +41,11 @@ constexpr int kDepth = 6;
 
 /// Loads all kernels; call it once per device, before any rank waits.
 cudaError_t prepare_links();
-/// One round by kernels (not Mover::copy_engine).
+/// Enqueues one round by kernels (not for Mover::copy_engine).
 cudaError_t enqueue_move(Mover mover, const Links& l, int ctas, cudaStream_t stream);
-/// A barrier of all ranks' streams.
+/// Enqueues a barrier of all ranks' streams.
 cudaError_t enqueue_barrier(const Meeting& m, cudaStream_t stream);
-/// Ranks 2i and 2i + 1 pass a flag back and forth.
+/// Makes ranks 2i and 2i + 1 pass a flag back and forth.
 cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint32_t count,
                                 cudaStream_t stream);
 /// Writes this rank's pattern into the source.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of this process, with a device and a stream each, for measurements.
+// Ranks for measurements: threads of this process, each with a device and a stream.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,10 +10,10 @@
 
 namespace tilelace::cuda::measure {
 
-/// Timeout when the ranks' host threads meet.
+/// Timeout for meetings of the ranks' host threads.
 constexpr double kMeetSeconds = 40;
 
-/// A rank's thread, its device current.
+/// A rank's thread, on which its device is current.
 struct Rank {
   int rank = 0;
   int ranks = 1;
@@ -28,11 +28,11 @@ struct Rank {
   [[nodiscard]] double max(double mine) const;
 };
 
-/// Runs body on one thread per rank, rank r on device r modulo the number of devices. A rank that
-/// throws ends the group; the first error that is not caused by another one is thrown here.
+/// Runs body on a thread per rank, rank r on device r modulo the number of devices. If a rank
+/// throws, the group ends, and the first error that no other error caused is thrown here.
 void run_ranks(int ranks, const std::function<void(Rank&)>& body);
 
-/// Seconds of the monotonic clock, the same in every process.
+/// Seconds by the monotonic clock, which all processes share.
 double now_s();
 
 }  // namespace tilelace::cuda::measure

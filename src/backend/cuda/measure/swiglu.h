@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activation of an MLP as a kernel of its own: what an unfused MLP has between its
+// The activation of an MLP as a separate kernel, as unfused MLPs have it between their
 // GEMMs.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times variants of the same work: graph replays over rotating buffers, each sample after load of
-// its own, so that clocks have settled.
+// Times variants of the same work by replays of graphs over rotating buffers. Each sample follows a
+// warm-up of the same variant, so that clocks have settled.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,14 +11,14 @@
 
 namespace tilelace::cuda::measure {
 
-/// Copies of a tensor, used in turn: together larger than L2.
+/// Copies of a tensor that are used in turn. Together they are larger than L2.
 class Pool {
  public:
   explicit Pool(std::size_t bytes);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
-  /// The i-th copy of a tensor of this size, round robin.
+  /// Address of the i-th copy of a tensor of this size, round robin.
   [[nodiscard]] void* at(int i, std::size_t size) const;
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
@@ -31,9 +31,9 @@ class Pool {
 struct Variant {
   std::string name;
   std::function<void(int call, cudaStream_t)> launch;
-  int plan = -1;  ///< index of our plan; -1: cublas
+  int plan = -1;  ///< index of our plan; -1: cuBLAS
   cudaGraphExec_t graph = nullptr;
-  int calls = 0;  ///< per graph
+  int calls = 0;  ///< calls per graph
   double quick_us = 0;
   std::vector<double> samples{};
 
@@ -57,9 +57,9 @@ class Timer {
   void capture(Variant& v, double guess_us) const;
   /// Time of a call, after a warm-up of the same variant.
   [[nodiscard]] double time_us(const Variant& v, double load_ms, double sample_ms) const;
-  /// Times every variant once in order and once in reverse, as clocks drift; sorts them.
+  /// Times every variant once in order and once in reverse, since clocks drift; then sorts.
   void first_look(std::vector<Variant>& all, double guess_us) const;
-  /// `rounds` samples each, shuffled in every round.
+  /// Takes `rounds` samples of each variant, shuffled in every round.
   void sample(std::vector<Variant>& all, int rounds, double sample_ms);
   /// Drops all variants but the first `count`, with their graphs.
   static void keep(std::vector<Variant>& all, std::size_t count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grouped product, as its kernels are given it.
+// The parameters of the grouped product's kernels.
 #pragma once
 #include <cuda.h>
 
@@ -10,35 +10,35 @@
 
 namespace tilelace::cuda {
 
-/// Boxes of 8, 16, .. 128 rows: with at most one of each they cover any multiple of 8 up to 248.
+/// Boxes of 8, 16, .. 128 rows: at most one of each covers any multiple of 8 up to 248.
 constexpr int kRowBoxes = 5;
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
 
-/// Gate and up of a gated product, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
+/// How gate and up are combined, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
 struct GateForm {
   float alpha;
-  float limit;  ///< gate at most, up from -limit to limit
+  float limit;  ///< gate is at most this, up in -limit..limit
   float plus;
 };
 
 struct GroupedParams {
   CUtensorMap rows[kRowBoxes];  ///< x
-  CUtensorMap weight;           ///< of all experts, one after the other; gated: the gates alone
+  CUtensorMap weight;           ///< weights of all experts; gated: only the gates
   CUtensorMap up;
   schedule::GroupedTiles tiles;
-  const std::int32_t* begins;   ///< [experts + 1]: first row of each
-  const std::int32_t* sources;  ///< where a row's scale is; null: at the row's own number
+  const std::int32_t* begins;   ///< [experts + 1]: first row of each expert
+  const std::int32_t* sources;  ///< index of a row's scale; null: the row
   const float* scale;           ///< or null
   const void* bias;             ///< or null
   void* out;
   int experts;
   int n;             ///< columns of the result
-  int steps;         ///< of k, 64 each
-  int weight_rows;   ///< of an expert, in the weight's map
-  int bias_columns;  ///< of an expert
+  int steps;         ///< steps of k, 64 each
+  int weight_rows;   ///< rows of an expert in the weight's map
+  int bias_columns;  ///< biases of an expert
   int bias_step;     ///< elements from one column to the next
-  int bias_up;       ///< elements from a gate's bias to its up's
+  int bias_up;       ///< elements from a gate's bias to that of its up
   GateForm gate;
   Activation activation;
 };

@@ -7,7 +7,7 @@
 namespace tilelace::cuda {
 
 struct GroupedEntry {
-  const void* kernel = nullptr;  ///< takes GroupedParams; null: the type has none
+  const void* kernel = nullptr;  ///< takes GroupedParams; null: no kernel for the type
   int shared_bytes = 0;
 };
 GroupedEntry grouped_entry(DType, bool gated, GroupedTiling);

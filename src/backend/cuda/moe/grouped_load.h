@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two warps of the grouped product that do not multiply: one fills the ring, one lists tiles
-// for the groups that do.
+// The two warps of the grouped product that do not multiply: one fills the ring, the other lists
+// tiles for the groups that multiply.
 #pragma once
 #include "backend/cuda/moe/grouped_shared.h"
 
@@ -16,7 +16,7 @@ class GroupedLoad {
 
   TILELACE_DEVICE void run() {
     for (int tile = K::worker(); finder_.has(tile); tile += K::workers()) load(finder_.find(tile));
-    // A CTA must not exit while another one of the cluster may still signal here.
+    // A CTA must not exit while another CTA of the cluster may still signal here.
     if constexpr (K::kCluster > 1)
       for (int i = 0; i < K::kStages; ++i) {
         await_free();
@@ -31,9 +31,9 @@ class GroupedLoad {
 
   TILELACE_DEVICE void load(const GroupedTile& tile) {
     const int column = (tile.cell.column * K::kCluster + rank_) * K::kColumns;
-    const bool there = column < p_.n;  // else the other CTA alone has columns
+    const bool there = column < p_.n;  // false: only the other CTA has columns
     const int weight = tile.expert * p_.weight_rows + column;
-    // The cluster's CTAs load a part of the rows each, for both.
+    // Each CTA of the cluster loads a part of the rows, for both.
     const int eights = tile.cell.width / 8;
     const int first = eights * rank_ / K::kCluster;
     const int mine = eights * (rank_ + 1) / K::kCluster - first;
@@ -83,7 +83,7 @@ class GroupedLoad {
   typename K::Ring ring_;
 };
 
-/// Lists tiles ahead of the groups that multiply them: where each is, biases, scales.
+/// Lists tiles ahead of the groups that multiply them: places, biases, scales.
 template <class K>
 class GroupedList {
   using Shared = typename K::Shared;
@@ -141,7 +141,7 @@ class GroupedList {
 #pragma unroll
     for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = 1;
   }
-  /// Lists the scales of a tile's rows. All loads of a kind are in flight together.
+  /// Lists the scales of a tile's rows. All loads of the same kind are in flight together.
   TILELACE_DEVICE void list_scales(Slot& slot, const GroupedTile& tile) const {
     int from[K::kMost / 32];
 #pragma unroll

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroups of the grouped product that multiply: 128 rows of the weight down, the tile's rows
-// across. If they take turns, one multiplies while the other stores; else each has half of a tile.
+// The warpgroups of the grouped product that multiply. A tile is 128 weight rows down, rows of x
+// across. If groups take turns, one multiplies while the other stores; else each has half a tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -15,7 +15,7 @@ class GroupedMath {
   using Shared = typename K::Shared;
   using Slot = typename K::Slot;
   using Element = typename K::Element;
-  static constexpr int kBlocks = 2;           ///< of 64 rows of the weight
+  static constexpr int kBlocks = 2;           ///< blocks of 64 rows of the weight
   static constexpr int kHalf = K::kMost / 2;  ///< accumulators of a block
   static constexpr int kTogether = 64;        ///< rows that are staged at once
 
@@ -37,7 +37,7 @@ class GroupedMath {
       if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
       if (K::kTurns) ring_.skip(p_.steps);  // the other group's
-      // Decided once: a branch for each value would keep instructions apart.
+      // Decided once, since a branch for each value would separate instructions.
       if (p_.bias == nullptr && p_.activation == Activation::none)
         store<true>(shared_.slots[at]);
       else
@@ -80,8 +80,8 @@ class GroupedMath {
     release(ring_.before());
   }
 
-  /// `between`: work once the products of the stage before are done. Where a stage has enough of
-  /// them, half of this stage's are in flight then: tensor cores never idle.
+  /// `between`: work to do once the previous stage's MMAs have ended. If a stage has enough MMAs,
+  /// half of this stage's are then in flight, so that tensor cores never idle.
   template <int kWidth, class Between>
   TILELACE_DEVICE void multiply_stage(bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -108,7 +108,7 @@ class GroupedMath {
     if (kInHalves) ptx::wgmma_commit();
   }
 
-  /// Keeps the compiler from moving accumulators while products are in flight.
+  /// Keeps the compiler from moving accumulators while MMAs are in flight.
   template <int kWidth>
   TILELACE_DEVICE void pin() {
 #pragma unroll
@@ -117,13 +117,13 @@ class GroupedMath {
       for (int j = 0; j < kWidth / 2; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// The first of this group's blocks of 64 rows of the weight, and how far apart they are.
+  /// This group's first block of 64 rows of the weight, and the distance between its blocks.
   [[nodiscard]] TILELACE_DEVICE int first_block() const {
     return K::kTurns ? 0 : K::kGated ? group_ : kBlocks * group_;
   }
   static constexpr int kApart = !K::kTurns && K::kGated ? kGroupedGroups : 1;
 
-  /// This group has read the stage: says so to all that fill it.
+  /// Tells all CTAs that fill the stage that this group has read it.
   TILELACE_DEVICE void release(int stage) const {
     if (thread_ >= K::kCluster) return;
     if constexpr (K::kCluster > 1)
@@ -132,7 +132,7 @@ class GroupedMath {
       ptx::barrier_arrive(K::at(&shared_.empty[stage]));
   }
 
-  /// What a thread knows of the tile that it stores.
+  /// What a thread knows about the tile that it stores.
   struct Place {
     const Slot& slot;
     int rows, width;     ///< of the slot
@@ -153,18 +153,18 @@ class GroupedMath {
       for (int c = 0; c < K::kMost / kTogether; ++c) {
         if (kTogether * c >= place.width) break;
         const ptx::Shared chunk = K::at(shared_.staging[group_][c % K::kStaging]);
-        if (K::kStaging == 1 || c == 0) sync_group();  // else the previous chunk's is enough
+        if (K::kStaging == 1 || c == 0) sync_group();  // else the previous barrier is enough
         stage<kSimple>(place, chunk, i, c);
         sync_group();
         copy_out(place, chunk, i, c);
       }
   }
 
-  /// Rounds 64 rows of 64 columns into shared memory, also rows that were not computed: nobody
-  /// reads those.
+  /// Rounds 64 rows of 64 columns and writes them to shared memory, also rows that were not
+  /// computed, which are never read.
   template <bool kSimple>
   TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
-    constexpr int kBatch = 4;  // eights of rows, as registers allow
+    constexpr int kBatch = 4;  // groups of eight rows, as registers allow
 #pragma unroll
     for (int b = 0; b < kTogether / 8; b += kBatch) {
       std::uint32_t words[kBatch / 2][4];
@@ -180,7 +180,7 @@ class GroupedMath {
         ptx::store_matrices<true>(to + staged_across(b + j, warp(), lane()), words[j / 2]);
     }
   }
-  /// A thread's results within sixteen rows: two columns eight apart, of four rows each.
+  /// A thread's results within sixteen rows: two columns, eight apart, each of four rows.
   template <bool kSimple>
   TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
     const float* const bias =
@@ -212,9 +212,9 @@ class GroupedMath {
     }
   }
 
-  /// Copies staged results that exist to the caller: 16 bytes per thread, whole lines.
+  /// Copies staged results of existing rows to the caller: 16 bytes per thread, whole lines.
   TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
-    constexpr int kApartRows = 16;  // of a thread's pieces
+    constexpr int kApartRows = 16;  // distance between a thread's pieces
     if (place.column + 64 * i >= p_.n) return;
     const int row = thread_ / 8;
     Element* const to = static_cast<Element*>(p_.out) + place.first + 64 * i;
@@ -223,12 +223,12 @@ class GroupedMath {
     for (int u = 0; u < kTogether / kApartRows; ++u) {
       const int at = kTogether * c + kApartRows * u;
       const uint4 v = ptx::load_shared_16(from + kApartRows * u * 128);
-      // The compiler makes four stores of a plain one.
+      // Of a plain store the compiler would make four.
       if (at + row < place.rows) __stcg(reinterpret_cast<uint4*>(to + std::int64_t{at} * p_.n), v);
     }
   }
 
-  /// Computed anew, to take no registers.
+  /// This warp's number. Computed anew, to take no register.
   [[nodiscard]] TILELACE_DEVICE static int warp() { return (ptx::thread_again() & 127) / 32; }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   TILELACE_DEVICE void sync_group() const { ptx::sync_threads(kGroupBarrier + group_, 128); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of a CTA of the grouped product: a ring of operands, staged results, slots with
-// what is known of each tile, and where experts' tiles begin.
+// Shared memory of a CTA of the grouped product: a ring of operands, staged results, slots that
+// describe tiles, and where experts' tiles begin.
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -11,7 +11,7 @@ namespace tilelace::cuda {
 
 constexpr int kGroupedSlots = 4;  ///< tiles that are listed ahead
 
-/// The kernel of one tile shape and element type; gated: a gate and an up column give one result.
+/// The kernel of one tile shape and element type. Gated: a gate and an up column make one result.
 template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
@@ -30,7 +30,7 @@ struct GroupedKernel {
   static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
 
-  /// What a tile's multiplying group has to know of it.
+  /// What the group that multiplies a tile must know about it.
   struct Slot {
     int row;     ///< the first one, among all experts' rows
     int rows;    ///< rows that exist
@@ -45,7 +45,7 @@ struct GroupedKernel {
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
-    int before[kMostMoeExperts + 1];  ///< tiles of all experts before
+    int before[kMostMoeExperts + 1];  ///< number of tiles of all earlier experts
   };
   static_assert(sizeof(Shared) <= 232448);
   using Ring = cuda::Ring<kStages>;
@@ -65,7 +65,7 @@ struct GroupedTile {
   schedule::GroupedCell cell;
 };
 
-/// Finds tiles of growing numbers, by a whole warp.
+/// Finds tiles by number, in increasing order, by a whole warp.
 class TileFinder {
  public:
   TILELACE_DEVICE TileFinder(const GroupedParams& p, const int* before, int lane)
@@ -92,7 +92,7 @@ class TileFinder {
   int expert_ = 0;
 };
 
-/// Sets before[e], e = 0 .. experts, to the tiles of the experts before e. By all of the CTA.
+/// Sets before[e], e = 0 .. experts, to the number of tiles of experts before e. By the whole CTA.
 TILELACE_DEVICE void count_tiles(const GroupedParams& p, int* before) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int e = thread; e < p.experts; e += kGroupedThreads)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mixture of experts on one GPU: the map of a routing, rows by expert, their product with each
-// expert's own weight, and the sum over a token's slots. Local; nothing here waits for another
-// rank, and the host knows no counts. All calls are asynchronous, allocate nothing and may be
-// captured; a captured call works for every routing. Device pointers are aligned to 16 bytes.
+// expert's own weight, and the sum over a token's slots. Local: no call waits for another rank, and
+// the host knows no counts. All calls are asynchronous, allocate nothing and may be captured; a
+// captured call works for every routing. Device pointers are aligned to 16 bytes.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -21,16 +21,16 @@ using plan::kMostMoeExperts;
 struct MakeMap {
   schedule::MoeMap map;
   const void* ids = nullptr;
-  bool wide = false;            ///< ids are int64, else int32
-  std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections stay as they are
+  bool wide = false;            ///< true: ids are int64; false: int32
+  std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections are not written
 };
-/// Makes the map as fill_moe_map does, except source_of of the rows that exist. An id that names no
+/// Makes the map as fill_moe_map does, except source_of for existing rows. An id that names no
 /// expert counts as -1; MoeMap::wrong says which is the first. Errors: usage (more experts than
 /// kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
-/// to[r] = from[source_of[r] / top_k] for the rows that the map has; others stay as they are. Reads
-/// each token once. Writes source_of of these rows, too.
+/// to[r] = from[source_of[r] / top_k] for the rows of the map; other rows are not written. Reads
+/// each token once. Also writes source_of of these rows.
 struct PermuteRows {
   schedule::MoeMap map;
   std::int32_t* words = nullptr;  ///< of the map
@@ -61,39 +61,39 @@ struct SumSlots {
 /// Errors: usage (null, misaligned, columns), system.
 void sum_slots(const SumSlots&, cudaStream_t);
 
-/// How a product's columns become results. `one`: each by itself, with an activation. `swiglu`: the
-/// first half are gates, the second half ups; silu(gate) * up. `clamped`: gates and ups in turn,
-/// gate first; with gate at most 7 and up within 7 of 0, gate * sigmoid(1.702 * gate) * (up + 1).
+/// How a product's columns become results. `one`: each is one, with an activation. `swiglu`: first
+/// gates, then as many ups; silu(gate) * up. `clamped`: gates and ups alternate, gate first; with
+/// gate at most 7 and up in -7..7, gate * sigmoid(1.702 * gate) * (up + 1).
 enum class Gating : std::uint8_t { one, swiglu, clamped };
 
 /// out[r] = f(x[r] * weight[e]^T + bias[e]) * scale for begins[e] <= r < begins[e + 1].
 struct GroupedGemm {
-  const void* x = nullptr;               ///< [rows, k], rows of one expert after those of the other
-  const void* weight = nullptr;          ///< [experts, n, k]; gated: n is twice the columns of out
-  const void* bias = nullptr;            ///< [experts, n] or null
-  void* out = nullptr;                   ///< [rows, n], gated [rows, n / 2]
-  const std::int32_t* begins = nullptr;  ///< [experts + 1], from 0 up to at most `rows`
-  const float* scale = nullptr;          ///< or null; applied before the result is rounded
+  const void* x = nullptr;                ///< [rows, k], ordered by expert
+  const void* weight = nullptr;           ///< [experts, n, k]; gated: n is twice the columns of out
+  const void* bias = nullptr;             ///< [experts, n] or null
+  void* out = nullptr;                    ///< [rows, n], gated [rows, n / 2]
+  const std::int32_t* begins = nullptr;   ///< [experts + 1], from 0 up to at most `rows`
+  const float* scale = nullptr;           ///< or null; applied before the result is rounded
   const std::int32_t* sources = nullptr;  ///< row r has scale[sources[r]]; null: scale[r]
-  std::int64_t rows = 0;                  ///< that x and out have room for
+  std::int64_t rows = 0;                  ///< rows that x and out have room for
   std::int64_t n = 0, k = 0;              ///< multiples of 8, gated n of 16
   int experts = 0;
   DType dtype{};
   Gating gating = Gating::one;
-  Activation activation = Activation::none;  ///< of `one` alone, not swiglu
+  Activation activation = Activation::none;  ///< only with `one`; not swiglu
 };
 using plan::computed_rows;
 using plan::GroupedTiling;
 using plan::kGroupedTilings;
-/// The tiling that grouped_gemm takes: a function of shapes alone, right for every routing.
+/// The tiling that grouped_gemm takes. It depends only on sizes and is correct for every routing.
 GroupedTiling grouped_tiling(const GroupedGemm&);
 
 /// Errors: usage (shape, type, null, misaligned), system.
 void grouped_gemm(const GroupedGemm&, cudaStream_t);
-/// The same with tiles of the caller's choice.
+/// The same with the caller's choice of tiles.
 void grouped_gemm(const GroupedGemm&, GroupedTiling, cudaStream_t);
 
-/// Loads the kernels of grouped_gemm, so that a later call does not. Error: system.
+/// Loads the kernels of grouped_gemm now, so that calls need not. Error: system.
 void load_grouped_gemm();
 /// Loads the kernels of make_map, permute_rows and sum_slots likewise. Error: system.
 void load_moe_rows();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the kernels beside the grouped product, without checks.
+// Launches of all other kernels of mixtures of experts, without checks.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -17,11 +17,11 @@ struct RowsParams {
   uint4* to;
   std::int64_t tokens;
   std::int32_t top_k;
-  std::int32_t units;  ///< units of 16 bytes in a row
+  std::int32_t units;  ///< units of 16 bytes per row
 };
 
 [[nodiscard]] cudaError_t enqueue_map(const MakeMap&, cudaStream_t);
-/// For a DType that is on GPUs.
+/// The DType must be one of GPUs.
 [[nodiscard]] cudaError_t enqueue_permute(const RowsParams&, DType, int multiprocessors,
                                           cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_sum_slots(const RowsParams&, DType, int multiprocessors,
@@ -29,7 +29,7 @@ struct RowsParams {
 void load_map();
 [[nodiscard]] cudaError_t load_rows();
 
-/// Multiprocessors of the current device.
+/// Number of multiprocessors of the current device.
 int multiprocessors_here();
 /// Loads a kernel that takes this much shared memory, once per thread and device. Error: system.
 void load_with_shared(const void* kernel, int bytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts between its collectives, on one GPU.
+// The passes of a mixture of experts between its collectives, on one GPU.
 #pragma once
 #include "backend/moe_passes.h"
 #include "core/recent.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel of one thread that increments an epoch: for tests of copies without a call.
+// A kernel of one thread that increments an epoch, for tests of copies outside of calls.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Enqueues the kernel; may be captured. `epoch`: device memory of the own rank.
+/// Enqueues the kernel; may be captured. `epoch`: device memory of this rank.
 [[nodiscard]] cudaError_t enqueue_advance(comm::Flag* epoch, cudaStream_t stream);
 
 }  // namespace tilelace::cuda

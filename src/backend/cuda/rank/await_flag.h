@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wait between copies of a stream: a copy engine cannot wait for a flag whose value is only known
-// on the device.
+// A wait between copies of a stream, by a kernel: a copy engine cannot wait for a flag whose value
+// only the device knows.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,22 +9,22 @@
 namespace tilelace::cuda {
 
 struct AwaitFlag {
-  const comm::Flag* flag = nullptr;   ///< of the own rank
-  const comm::Flag* epoch = nullptr;  ///< device memory: what the flag has to reach
-  /// Device memory: the value that copies after this wait send as their flag. It gets the epoch or,
-  /// if the wait failed, a value that nobody waits for: missing data is not passed on as if it had
-  /// come.
+  const comm::Flag* flag = nullptr;   ///< a flag of this rank
+  const comm::Flag* epoch = nullptr;  ///< device memory: the value that the flag must reach
+  /// Device memory: the value that copies after this wait send as their flag. It is set to the
+  /// epoch or, if the wait failed, to a value that no rank waits for, so that missing data is not
+  /// passed on.
   comm::Flag* granted = nullptr;
   WaitPlace place;
   WaitContext wait;
 };
 
-/// Later work in the stream comes after the flag, or after a failed wait, which the host was told
-/// of. One warp: a kernel that fills a device while it waits for these copies must leave an SM free
-/// (docs/decisions/0012). May be captured.
+/// Makes later work in the stream wait for the flag. If the wait fails, the host is told. It is a
+/// kernel of one warp, so a kernel that fills the device while it waits for these copies must leave
+/// an SM free (docs/decisions/0012). May be captured.
 [[nodiscard]] cudaError_t enqueue_await_flag(const AwaitFlag&, cudaStream_t);
 
-/// A flag of the own rank that is raised after a transfer in a stream; the transfer may have been
+/// A flag of this rank that is raised after a transfer in a stream. The transfer may have been
 /// aborted.
 struct RaiseFlag {
   comm::Flag* flag = nullptr;
@@ -32,11 +32,11 @@ struct RaiseFlag {
   WaitContext wait;
 };
 
-/// Raises the flag, unless the rank's waits were stopped: an abort of the transfer stops them
-/// first. A kernel of one warp; may be captured.
+/// Raises the flag unless the rank's waits were stopped, as an abort of the transfer does first. A
+/// kernel of one warp; may be captured.
 [[nodiscard]] cudaError_t enqueue_raise_flag(const RaiseFlag&, cudaStream_t);
 
-/// Loads both, so that a later launch does not.
+/// Loads both kernels now, so that launches need not load them.
 [[nodiscard]] cudaError_t load_await_flag();
 
 }  // namespace tilelace::cuda

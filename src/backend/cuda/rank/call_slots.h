@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slot of each of a rank's calls, eager or captured in CUDA graphs. Uses nothing of CUDA.
+// Says which slot each call of a rank uses, eager or captured in a CUDA graph. Needs no CUDA.
 #pragma once
 #include <optional>
 
 namespace tilelace::cuda {
 
 /// Call c uses slot c mod 2, and c is counted on the device, since the host does not see replays. A
-/// captured call keeps its slot. Where the device's count may have the wrong parity, an "align"
-/// comes first: a kernel that makes one call without rows if needed. That is before the first call
+/// captured call keeps its slot. If the device's count may have the wrong parity, an "align" comes
+/// first: a kernel that makes a call without rows if needed. So there is one before the first call
 /// of every capture, and before eager calls after a replay. All ranks make the same calls, captures
 /// and replays, so they align together.
 class CallSlots {
  public:
   struct Place {
     unsigned slot = 0;
-    /// The parity that an align gives the number of calls before this one; none: no align needed.
+    /// The parity of the number of calls that an align must establish first; none: no align needed.
     std::optional<unsigned> align;
   };
 
-  /// The place of the call that is enqueued next. `capture`: id of the capture that it is part of;
-  /// 0: none.
+  /// The place of the call that is enqueued next. `capture`: id of the capture that the call is
+  /// part of; 0: none.
   Place next(unsigned long long capture) {
     if (capture == 0) {
       const unsigned before = eager_ & 1U;
@@ -38,11 +38,11 @@ class CallSlots {
   [[nodiscard]] bool graphs() const { return graphs_; }
 
  private:
-  /// Whether a replay may leave the count odd; the align that it begins with makes the count even.
+  /// Whether a replay may leave the count odd. (The align at its start makes the count even.)
   [[nodiscard]] bool odd_graphs() const { return odd_ || (captured_ & 1U) != 0; }
 
-  unsigned eager_ = 0;     ///< has the parity of the device's count unless there was a replay
-  unsigned captured_ = 0;  ///< since the last capture began
+  unsigned eager_ = 0;     ///< has the device count's parity unless there was a replay
+  unsigned captured_ = 0;  ///< calls since the last capture began
   unsigned long long capture_ = 0;
   bool graphs_ = false, odd_ = false;
 };

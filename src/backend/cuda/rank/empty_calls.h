@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls without rows: those that a user makes, and those that bring the count of calls to the
-// parity that later calls' slots need.
+// Calls without rows: those that a user makes, and those that give the count of calls the parity
+// that the slots of later calls need.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,15 +10,15 @@
 namespace tilelace::cuda {
 
 /// A kernel of one warp: if the number of calls so far, mod 2, is not `parity`, it makes a call
-/// without rows (enters, counts, waits for the headers of all peers). Every peer does the same, as
-/// all make the same calls. Start::early: the kernel after it may overlap the kernel before it, as
-/// if the align were not there. May be captured.
+/// without rows (enters, counts, waits for the headers of all peers). Every peer does the same,
+/// since all make the same calls. Start::early: the next kernel may overlap the previous one, as if
+/// there were no align. May be captured.
 [[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, Start, cudaStream_t);
 
-/// A whole call without rows: enters, waits for the headers of all peers, counts.
+/// Makes a whole call without rows: enters, waits for the headers of all peers, counts.
 [[nodiscard]] cudaError_t enqueue_admit(const CallParams&, cudaStream_t);
 
-/// Loads both, so that a later launch does not.
+/// Loads both kernels now, so that launches need not load them.
 [[nodiscard]] cudaError_t load_empty_calls();
 
 }  // namespace tilelace::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of an op, for the functions that enqueue it. Tensors are those of the public call.
+// A call of an op, as the functions that enqueue it take it. Tensors are those of the public call.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,18 +11,18 @@
 
 namespace tilelace::cuda {
 
-/// Without weights there is no GEMM: rows are gathered, or given partials are summed.
+/// Tensors of a call. Without weights there is no GEMM, only a gather or a sum of given partials.
 struct CallTensors : Operands {
-  bool weights_wait = false;    ///< weights may be written just before the call
-  ReachableOut reachable = {};  ///< gemm_ar: the out, where peers reach it
+  bool weights_wait = false;    ///< weights may be written right before the call
+  ReachableOut reachable = {};  ///< gemm_ar: where peers can reach `out`
 };
 
 struct OpCall {
   const Problem& problem;
   const Plan& plan;
   const CallTensors& tensors;
-  std::uint32_t hash = 0;  ///< of everything that ranks must agree on
-  bool direct = false;     ///< results go directly to memory that peers can reach
+  std::uint32_t hash = 0;  ///< hash of all that ranks must agree on
+  bool direct = false;     ///< results are stored directly in memory that peers can reach
 
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(tensors.stream); }
   [[nodiscard]] bool multiplies() const { return !tensors.weights.empty(); }
@@ -34,7 +34,7 @@ struct OpCall {
     return tensors.bias.empty() ? nullptr : tensors.bias.front().data;
   }
   [[nodiscard]] void* out() const { return tensors.out.front().data; }
-  /// The GEMM alone of an op with one weight, into `to`.
+  /// Only the GEMM of an op with one weight; its result goes to `to`.
   [[nodiscard]] GemmTensors product_into(void* to) const {
     return {.a = tensors.input.data,
             .weight = weight(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU calls of one rank on one communicator share, for all ops: symmetric memory in two
+// What all GPU calls of a rank on one communicator share, whatever the op: symmetric memory in two
 // slots, the count of calls, waits.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@ namespace tilelace::cuda {
 
 using plan::SlotNeeds;
 
-/// The op or collective of a call: a number in records of waits, a name in texts.
+/// The op or collective of a call: a number in records of waits, a name in error texts.
 struct CallName {
   std::string_view text;
   std::uint32_t number = 0;  ///< 0: none
@@ -31,9 +31,9 @@ struct CallName {
   explicit CallName(Collective c)
       : text(row_of(c).name), number(kFirstCollective + static_cast<std::uint32_t>(c)) {}
   static CallName all_reduce_norm();
-  /// The second half of a mixture of experts, which ends with this collective.
+  /// The name of the second half of a mixture of experts that ends with this collective.
   static CallName of_experts(Collective);
-  /// The name for texts of this number; empty: the number is 0.
+  /// The name that belongs to this number; empty for 0.
   static std::string_view of(std::uint32_t number);
 
  private:
@@ -44,25 +44,25 @@ struct CallName {
   static constexpr std::uint32_t kExperts = 0x30000;
 };
 
-/// The share of the device, and what calls may use.
+/// The share of the device, and what calls may use on it.
 struct RankShare {
-  /// SMs that this communicator's kernels may use; 0: all of the device. On the remaining SMs other
-  /// communicators' calls may wait at the same time.
+  /// SMs that this communicator's kernels may use; 0: all. On the other SMs calls of other
+  /// communicators may wait at the same time.
   int multiprocessors = 0;
-  bool nccl = false;       ///< plans of transport nccl may come
-  bool hands = false;      ///< gemm_rs: plans that hand partials to owners may come
-  bool multicast = false;  ///< memory is mapped for multicast too
-  int architecture = 0;    ///< of the device (core/architecture.h), its plans and kernels
+  bool nccl = false;       ///< there may be plans of transport nccl
+  bool hands = false;      ///< gemm_rs: there may be plans that hand partials to owners
+  bool multicast = false;  ///< memory is also mapped for multicast
+  int architecture = 0;    ///< the device's row in core/architecture.h
 
   bool operator==(const RankShare&) const = default;
 };
 
-/// All ranks make the same calls in the same order, from one thread each, on one stream each.
+/// All ranks make the same calls in the same order, each from one thread and on one stream.
 class RankCalls {
  public:
-  /// Collective; `group` must outlive it. `load` loads every kernel that calls launch: if ranks
-  /// share a device, that must be done before any of them calls. Errors: usage, system, peer,
-  /// timeout.
+  /// Collective; `group` must outlive this object. `load` loads all kernels that calls launch: if
+  /// ranks share a device, they must be loaded before any rank makes a call. Errors: usage, system,
+  /// peer, timeout.
   RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
             const RankShare& share, void (*load)(int architecture));
   RankCalls(const RankCalls&) = delete;
@@ -70,57 +70,57 @@ class RankCalls {
   /// Ends this rank's waits first.
   ~RankCalls();
 
-  /// The slot of the next call; nothing of that call is enqueued yet. An align is enqueued
-  /// first where the slot needs one (CallSlots). Errors: usage (an earlier call failed),
+  /// Returns the slot of the next call, nothing of which is enqueued yet. If the slot needs an
+  /// align (CallSlots), enqueues that first. Errors: usage (an earlier call failed),
   /// system.
   unsigned begin_call(std::string_view name, Op op, cudaStream_t stream) {
     return begin_call(CallName(name, op), stream);
   }
   unsigned begin_call(const CallName& name, cudaStream_t stream);
-  /// Parameters of a call's kernel, as if it were the only kernel.
+  /// Parameters of a call's kernel, if that is the call's only kernel.
   [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const {
     return params(slot, hash, CallName({}, op));
   }
   [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, const CallName& name) const;
-  /// Whether other communicators may run on the device.
+  /// Whether other communicators may run on the same device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// The plan as it may run here: on a share, fitted to its SMs less those that `left` CTAs take.
+  /// The plan as it may run here: on a share, fitted to its SMs without those of `left` other CTAs.
   /// Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a plan of another
   /// architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
-  /// Clamps a number of peer-waiting CTAs to this communicator's share of SMs.
+  /// Limits a number of CTAs that wait for peers to this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
-  /// How a kernel of `ctas` CTAs begins; `early`: overlapping the one before, unless on a share.
+  /// How a kernel of `ctas` CTAs begins. `early`: overlapping the previous one, unless on a share.
   [[nodiscard]] Start start(int ctas, bool early) const;
-  /// Makes a call without rows, in which ranks only agree. Errors: usage, system.
+  /// Enqueues a call without rows, in which ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
-  /// Offset of the slot's counts; only calls that count write there.
+  /// Offset of the slot's counts. Only calls with counts write there.
   [[nodiscard]] std::size_t counts_at(unsigned slot) const {
     return flags_at(2) + slot * counts_bytes_;
   }
-  /// Offset of the slot's lines; only words that carry their call's number are written there.
+  /// Offset of the slot's lines. Only words that carry their call's number are written there.
   [[nodiscard]] std::size_t lines_at(unsigned slot) const {
     return counts_at(2) + slot * lines_bytes_;
   }
-  /// In the own memory: how often each count of the slot was used.
+  /// In this rank's memory: how often each count of the slot was used.
   [[nodiscard]] comm::Flag* uses(unsigned slot) const {
     return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
   }
   /// The word whose value a copy engine sends as the number of the call in this slot.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
-  /// The word that waits between copies need (CopyWaits::granted), for one stream.
+  /// The word for waits between copies of one stream (CopyWaits::granted).
   [[nodiscard]] comm::Flag* granted() const { return reinterpret_cast<comm::Flag*>(counter_ + 1); }
 
-  /// Throws errors of kernels so far; waits for nothing.
+  /// Throws errors that kernels have reported so far; waits for nothing.
   void throw_if_failed();
   /// Waits until the work in `stream` is done, at most `timeout_s`; throws errors of its kernels
   /// (timeout, peer, usage for ranks that disagree).
   void finish(cudaStream_t stream, double timeout_s);
 
-  /// Error: usage (a slot has less).
+  /// Error: usage (the slots are smaller).
   void require_room(std::string_view op, const SlotNeeds& needs) const;
 
   /// Whether any call was captured.
@@ -132,11 +132,11 @@ class RankCalls {
   [[nodiscard]] const GemmScratch& scratch() const { return workspace_.scratch(); }
   [[nodiscard]] std::size_t flags() const { return flags_bytes_ / sizeof(comm::Flag); }
   [[nodiscard]] std::size_t data_bytes() const { return data_bytes_; }
-  /// On each rank, both slots.
+  /// Bytes of both slots, on each rank.
   [[nodiscard]] std::size_t staging_bytes() const { return memory_->bytes(); }
 
  private:
-  /// Clears lines, so that none looks like one of a call. Collective.
+  /// Clears lines, so that none looks like a line of a call. Collective.
   void clear_lines(double timeout_s);
   /// The op of the wait that failed, or of the last call.
   [[nodiscard]] std::string_view name() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of waits on the device: what they check, what they report, and how to end them.
+// The host's side of waits on the device: words that they check, reports, and how to end them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,35 +15,35 @@
 
 namespace tilelace::cuda {
 
-/// The error of an expired wait: which rank did not come, which one waited, and where.
+/// The error of an expired wait. It says which rank did not come, which one waited, and where.
 Error expired_error(const WaitRecord& record, std::string_view op, int rank, double bound_s);
 
-/// Returns when the work in `stream` is done; calls `look`, which may throw, until then. Error:
+/// Waits until the work in `stream` is done, and meanwhile calls `look`, which may throw. Error:
 /// system (the device failed).
 void await_stream(cudaStream_t stream, const std::function<void()>& look);
 
 /// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
 class WaitControl {
  public:
-  /// For kernels of `device`; made before the first of them. With a `group` (null: none), which
-  /// must outlive this object, kernels also end when it is aborted or a peer dies. Local. Errors:
-  /// usage (timeout), system.
+  /// For kernels of `device`; must be made before the first of them. With a `group` (null: none),
+  /// which must outlive this object, kernels also end when the group is aborted or a peer dies.
+  /// Local. Errors: usage (timeout), system.
   WaitControl(int device, int rank, comm::Group* group, double timeout_s);
   /// Ends this rank's waits first, so that nothing here waits for a peer.
   ~WaitControl();
   WaitControl(const WaitControl&) = delete;
   WaitControl& operator=(const WaitControl&) = delete;
 
-  /// For a kernel's parameters; `op` is copied into its record.
+  /// The context for a kernel's parameters. `op` is copied into records.
   [[nodiscard]] WaitContext context(std::uint32_t op = 0) const;
 
   /// The timeout of waits in kernels launched (or captured) from now on. Error: usage.
   void set_timeout(double timeout_s);
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
-  /// Whether kernels read the group's abort word themselves; if not, only finish() tells them.
+  /// Whether kernels can read the group's abort word. If not, only finish() tells them of an abort.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
-  /// Ends all waits of this rank's kernels, within a few ms. Any thread; never blocks.
+  /// Ends all waits of this rank's kernels within a few ms. Any thread; never blocks.
   void stop(comm::AbortReason reason) noexcept;
 
   /// Whether this rank's waits were ended, or one has failed. Any thread.
@@ -53,17 +53,17 @@ class WaitControl {
   [[nodiscard]] std::optional<WaitRecord> record() const;
 
   /// Throws the Error of the record or of the group, if there is one. A timeout also ends the
-  /// group, so that other ranks need not wait.
+  /// group, so that other ranks stop waiting.
   void throw_if_failed(std::string_view op);
 
   /// Waits until the work in `stream` is done; after `timeout_s` ends the waits of its kernels.
   /// Error: system (the device failed, or the work did not end even when stopped).
   void wait(cudaStream_t stream, std::string_view op, double timeout_s);
-  /// wait, then throw_if_failed. Errors: theirs.
+  /// Calls wait, then throw_if_failed. Errors: theirs.
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);
 
-  /// Clears the abort words and the record. Only while no kernel of this rank runs; a group that
-  /// was aborted stays so. Error: system.
+  /// Clears the abort words and the record. Only while no kernel of this rank runs; an aborted
+  /// group stays aborted. Error: system.
   void reset();
 
  private:
@@ -79,7 +79,7 @@ class WaitControl {
   double timeout_s_ = 0;
   comm::HostMemory host_;             // a WaitPage
   comm::AbortWord* stop_ = nullptr;   // device memory
-  std::shared_ptr<void> registered_;  // the page of the group's word
+  std::shared_ptr<void> registered_;  // the page of the group's abort word
   const comm::AbortWord* group_stop_ = nullptr;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs, fused: gemm_rs whose owners store finished tiles at all ranks while others are
-// multiplied. Results go directly into the peers' tensors if those are symmetric memory; if not,
-// into their slots, from where the end of the GEMM kernel copies them to the caller.
+// Fused gemm_ar on GPUs: a gemm_rs whose owners store finished tiles at all ranks while other tiles
+// are multiplied. Results are stored directly in the peers' tensors if these are symmetric memory;
+// if not, in the peers' slots, from where the end of the GEMM kernel copies them to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,11 +15,11 @@ namespace tilelace::cuda {
 /// allocate nothing.
 class GemmArCalls {
  public:
-  /// `calls` must outlive it. Local.
+  /// `calls` must outlive this object. Local.
   explicit GemmArCalls(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m, n]; only own rows of the residual are read. In a direct call
-  /// peers write into `out` while it is in the stream. May be captured. Errors: usage, system.
+  /// peers write into `out` while the call runs. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmArWay&);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs on GPUs: one kernel multiplies, sends partial sums for peers' rows into their slots
-// meanwhile, and adds what the peers sent for its own rows.
+// Fused gemm_rs on GPUs: one kernel multiplies, meanwhile sends partials for peers' rows to their
+// slots, and adds the partials that peers sent for its own rows.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 /// allocate nothing.
 class GemmRsCalls {
  public:
-  /// `calls` must outlive it. Local.
+  /// `calls` must outlive this object. Local.
   explicit GemmRsCalls(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.

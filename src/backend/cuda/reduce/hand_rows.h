@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel behind the products of a gemm_rs whose partials are handed to owners
+// The kernel after the GEMMs of a gemm_rs whose partials are handed to owners
 // (schedule/hand_rows.h).
 #pragma once
 #include "backend/cuda/device/start.h"
@@ -10,17 +10,17 @@ namespace tilelace::cuda {
 
 struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
-  /// Offset of what arrives. By ring: partials [m, n]. By copies: own rows of the partial of rank
-  /// (rank + i) % ranks at (i - 1) * pitch, for i = 1 .. ranks - 1.
+  /// Offset of arriving data. Ring: partials [m, n]. Copies: own rows of the partial of rank (rank
+  /// + i) % ranks at (i - 1) * pitch, for i = 1 .. ranks - 1.
   std::size_t incoming = 0;
   std::size_t pitch = 0;  ///< bytes
 };
 
-/// Enters the call, waits until all ranks have, hands and adds, counts the call. Start::early:
-/// overlaps the end of the kernel that writes the partial. May be captured.
+/// Enters the call, waits until all ranks have, hands on and adds partials, counts the call.
+/// Start::early: overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
-/// Loads the kernel, so that a later launch does not.
+/// Loads the kernel now, so that launches need not load it.
 [[nodiscard]] cudaError_t load_hand_rows();
 
 }  // namespace tilelace::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs on GPUs by methods of other libraries: a GEMM into this rank's slot, then partials go to
-// the owners of their rows by copy engines, by additions in the owner's memory, or around a ring.
+// gemm_rs on GPUs by methods of other libraries: a GEMM writes to this rank's slot; then partials
+// get to their owners by copy engines, by additions in the owner's memory, or around a ring.
 #pragma once
 #include "backend/cuda/link/copy_engine.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// One rank's calls on one communicator. Calls allocate nothing.
+/// One rank's calls of this kind on one communicator. Calls allocate nothing.
 class HandedPartials {
  public:
-  /// `calls` must outlive it. Local. Error: system.
+  /// `calls` must outlive this object. Local. Error: system.
   explicit HandedPartials(RankCalls& calls)
       : calls_(calls), engine_(calls.device(), calls.next(0)) {}
 
@@ -20,7 +20,7 @@ class HandedPartials {
   void run(const OpCall&, const plan::HandedPartialsWay&);
 
  private:
-  /// One GEMM per shard, own last; each one's copy overlaps with the next.
+  /// Runs one GEMM per shard, the own last. The copy of each overlaps with the next GEMM.
   void multiply_by_shards(const OpCall&, const plan::HandedPartialsWay&, unsigned slot);
 
   RankCalls& calls_;

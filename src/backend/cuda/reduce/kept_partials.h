@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs whose ranks keep their partials: one kernel, in which the switch, or warps that
-// pull them, sum whole tiles. One-shot, sums go to the caller. Two-shot, they go directly into the
-// peers' tensors if those are symmetric memory; if not, into their slots and then to the caller.
+// gemm_ar on GPUs where ranks keep their partials. In one kernel the switch, or warps that pull,
+// sum whole tiles. One-shot: sums go to the caller. Two-shot: sums go directly into the peers'
+// tensors if these are symmetric memory; if not, into the peers' slots and then to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,12 +15,12 @@ namespace tilelace::cuda {
 /// Calls allocate nothing.
 class KeptPartials {
  public:
-  /// `calls` must outlive it. Local.
+  /// `calls` must outlive this object. Local.
   explicit KeptPartials(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call; `out` and residual are [m, n]. In a direct call peers write into `out` while
-  /// it is in the stream. May be captured. Errors: usage (also for multimem on memory that is not
-  /// mapped for multicast), system.
+  /// the call runs. May be captured. Errors: usage (also for multimem on memory that is not mapped
+  /// for multicast), system.
   void run(const OpCall&, const plan::KeptPartialsWay&);
 
  private:

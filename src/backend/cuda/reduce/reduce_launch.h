@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch code of fused gemm_rs and gemm_ar: a GEMM whose partial sums go to owners.
+// Launches of fused gemm_rs and gemm_ar: a GEMM whose partials are sent to owners.
 #pragma once
 #include "backend/cuda/gemm/gemm_launch.h"
 #include "backend/cuda/kernels/partials.h"
@@ -15,11 +15,11 @@ struct ReduceKernel {
   bool pairs = false;
 };
 
-/// Flags and bytes per slot of this many partials.
+/// Flags and bytes that this number of partials needs in a slot.
 SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 
-/// Everything but the order, outputs, own rows and the slot, which set_slot sets. Errors: usage,
-/// system.
+/// Fills in all parameters but the order, outputs, own rows and the slot (see set_slot). Errors:
+/// usage, system.
 void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& call,
                  const plan::GemmPlan& gemm, const ReduceKernel& kernel);
 

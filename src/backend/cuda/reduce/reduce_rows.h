@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum over all ranks' partials, one kernel (schedule/reduce_rows.h).
+// A kernel that sums the partials of all ranks (schedule/reduce_rows.h).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -16,20 +16,20 @@ namespace tilelace::cuda {
 
 struct SumRows {
   schedule::ReduceRows schedule;    ///< its workers are the CTAs
-  CallParams call;                  ///< this kernel is the call's only one
-  std::size_t partials = 0;         ///< offset: every rank's [m, n]
-  const std::byte* own = nullptr;   ///< this rank's partial [m, n]: in its slot, or the caller's
+  CallParams call;                  ///< of this kernel, the call's only one
+  std::size_t partials = 0;         ///< offset of every rank's [m, n]
+  const std::byte* own = nullptr;   ///< this rank's partial [m, n], in its slot or the caller's
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
-  std::byte* out = nullptr;         ///< [rows that this rank gets, n]
+  std::byte* out = nullptr;         ///< [rows of this rank's result, n]
   std::int64_t out_begin = 0;       ///< where `out` begins in [m, n], in units of 16 bytes
   std::int32_t row_units = 1;
-  DType dtype{};  ///< one that is on GPUs
+  DType dtype{};  ///< must be a type of GPUs
   Activation activation = Activation::none;
   const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };
 
-/// Enters the call, waits until all ranks have, adds, counts the call. Start::early: overlaps the
-/// end of the kernel that writes the partial. May be captured.
+/// Enters the call, waits until all ranks have, adds partials, counts the call. Start::early:
+/// overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
 /// Loads the kernel of enqueue_sum now, so that its first launch does not have to.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs and gemm_ar on GPUs, unfused: a plain GEMM into this rank's slot, then a kernel that adds
-// the ranks' partials: it pulls them, or pushes this rank's to the ranks that add.
+// Unfused gemm_rs and gemm_ar on GPUs: a plain GEMM writes a partial to this rank's slot; then a
+// kernel adds the partials of all ranks. It pulls them, or ranks push theirs to those that add.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,14 +13,14 @@ namespace tilelace::cuda {
 /// One rank's unfused gemm_rs and gemm_ar calls on one communicator. Calls allocate nothing.
 class UnfusedSums {
  public:
-  /// `calls` must outlive it. Local.
+  /// `calls` must outlive this object. Local.
   explicit UnfusedSums(RankCalls& calls) : calls_(calls) {}
 
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::UnfusedSumWay&);
 
  private:
-  /// The GEMM into the slot, or the given partial; returns where the partial is.
+  /// Enqueues the GEMM, unless the partial is given; returns where the partial is.
   const std::byte* enqueue_partial(const OpCall&, const plan::UnfusedSumWay&, unsigned slot);
   void run_pulled(const OpCall&, const plan::UnfusedSumWay&);
   void run_pushed(const OpCall&, const plan::UnfusedSumWay&);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The vendor's GEMM as a baseline. libcublasLt is loaded when it is first used.
+// cuBLASLt's GEMM as a baseline. libcublasLt is loaded when it is first used.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,11 +10,11 @@
 
 namespace tilelace::cuda {
 
-/// One problem's algorithms, as cublasLtMatmulAlgoGetHeuristic ranks them.
+/// The algorithms for one problem, in the order of cublasLtMatmulAlgoGetHeuristic.
 class CublasGemm {
  public:
-  /// At most `wanted` algorithms; allocates `workspace` bytes of scratch. Errors: system (no
-  /// library, no algorithm).
+  /// Finds at most `wanted` algorithms; allocates `workspace` bytes. Errors: system (no library, no
+  /// algorithm).
   CublasGemm(const plan::GemmProblem&, int wanted = 16, std::size_t workspace = 64U << 20);
   CublasGemm(const CublasGemm&) = delete;
   CublasGemm& operator=(const CublasGemm&) = delete;

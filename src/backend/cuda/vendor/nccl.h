@@ -16,8 +16,8 @@
 
 namespace tilelace::cuda {
 
-/// How a buffer is known to NCCL: not at all (cudaMalloc), by ncclCommRegister, or as part of a
-/// symmetric window (both ncclMemAlloc).
+/// How NCCL knows a buffer: not at all (cudaMalloc), by ncclCommRegister, or as part of a symmetric
+/// window (both from ncclMemAlloc).
 enum class NcclBuffer : std::uint8_t { plain, registered, window };
 
 constexpr std::string_view name_of(NcclBuffer b) {
@@ -29,10 +29,10 @@ constexpr std::string_view name_of(NcclBuffer b) {
   return "?";
 }
 
-/// Version of the library as ncclGetVersion says it (22809 is 2.28.9), 0 if it cannot be loaded.
+/// The library's version, as ncclGetVersion gives it (22809 is 2.28.9); 0 if it cannot be loaded.
 int nccl_version();
 
-/// Device memory for an NcclGroup. Destroy it when no rank uses it any more; local.
+/// Device memory for an NcclGroup. Local; destroy it only when no rank uses it any more.
 class NcclMemory {
  public:
   NcclMemory(const NcclMemory&) = delete;
@@ -40,7 +40,7 @@ class NcclMemory {
   ~NcclMemory();
   [[nodiscard]] std::byte* data() const;
   [[nodiscard]] std::size_t bytes() const;
-  /// The kind that was obtained: without window support, buffers are only registered.
+  /// The kind that was obtained. Without window support buffers are only registered.
   [[nodiscard]] NcclBuffer kind() const;
 
  private:
@@ -51,17 +51,17 @@ class NcclMemory {
 };
 
 struct NcclOptions {
-  double timeout_s = 30;  ///< of every wait for NCCL or a peer
-  /// NCCL's own calls block: then only running collectives have a timeout, not calls.
+  double timeout_s = 30;  ///< limit of every wait for NCCL or a peer
+  /// NCCL's own calls block. Then only running collectives have a timeout, not calls.
   bool blocking = false;
-  /// The most CTAs of NCCL's kernels, which then have no clusters, so that each fits anywhere; 0:
+  /// Limit of CTAs of NCCL's kernels, which then have no clusters, so that CTAs fit anywhere; 0:
   /// NCCL's choice. A limit is refused if the environment overrides it.
   int most_ctas = 0;
-  /// Called before NCCL's kernels are aborted: missing data must not be taken for data.
+  /// Called before NCCL's kernels are aborted, after which data may be missing.
   std::function<void()> before_abort = {};
 };
 
-/// Bytes to one peer and from another, at the same time; 0: no transfer.
+/// Sends bytes to one peer and receives from another at the same time; 0 bytes: no transfer.
 struct NcclExchange {
   const void* from = nullptr;
   std::size_t sent = 0;
@@ -76,14 +76,14 @@ struct NcclExchange {
 /// every rank; count is in elements. They throw: system (what NCCL said), peer, timeout.
 class NcclGroup {
  public:
-  /// Collective over `group`, which must outlive this object and the memory made here; bounded.
-  /// NCCL_NVLS_ENABLE has to be 0 in the environment. Errors: system (no library, multicast not
-  /// off: on every rank, naming the rank), peer, timeout.
+  /// Collective over `group`, which must outlive this object and its memory; bounded.
+  /// NCCL_NVLS_ENABLE must be 0 in the environment. Errors: system (no library, multicast not off:
+  /// on every rank, naming the rank), peer, timeout.
   NcclGroup(comm::Group& group, int device, const NcclOptions& options = {});
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
-  /// Bounded; if NCCL does not end in time, it is aborted, and its resources are left to the
-  /// process. Memory made here may be destroyed before or after.
+  /// Bounded: if NCCL does not end in time, it is aborted, and its resources stay until the process
+  /// ends. Memory made here may be destroyed before or after.
   ~NcclGroup();
 
   /// Every rank passes the same kind and bytes. Collective for windows. Errors: as collectives.
@@ -91,24 +91,24 @@ class NcclGroup {
 
   /// to[ranks * count] = every rank's from[count]; in place if from is the own part of to.
   void all_gather(const void* from, void* to, std::size_t count, DType, cudaStream_t);
-  /// to[count] = own part of the sum of every rank's from[ranks * count].
+  /// to[count] = this rank's part of the sum of every rank's from[ranks * count].
   void reduce_scatter(const void* from, void* to, std::size_t count, DType, cudaStream_t);
   /// to[count] = sum of every rank's from[count].
   void all_reduce(const void* from, void* to, std::size_t count, DType, cudaStream_t);
-  /// to[r * count] = rank r's from[own rank * count], count each; by sends and receives if the
-  /// library has no such call.
+  /// Part r of `to` = this rank's part of rank r's `from`; parts have count elements. By sends and
+  /// receives if the library has no such call.
   void all_to_all(const void* from, void* to, std::size_t count, DType, cudaStream_t);
 
-  /// Peers make the matching exchanges in the same order.
+  /// Peers must make the matching exchanges in the same order.
   void exchange(const NcclExchange&, cudaStream_t);
 
-  /// NCCL's own error; empty: none. Aborts nothing.
+  /// NCCL's error as text; empty: none. Aborts nothing.
   [[nodiscard]] std::string trouble() const;
-  /// Waits until the work in `stream` is done, at most `timeout_s`; then aborts NCCL.
+  /// Waits until the work in `stream` is done; after `timeout_s` aborts NCCL.
   void finish(cudaStream_t stream, std::string_view what, double timeout_s);
   /// Throws if NCCL or the group has an error.
   void throw_if_failed(std::string_view what);
-  /// Ends this rank's collectives; the communicator is unusable then. Bounded, never throws.
+  /// Ends this rank's collectives and makes the communicator unusable. Bounded, never throws.
   void abort() noexcept;
 
  private:

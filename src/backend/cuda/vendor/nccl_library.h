@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libnccl, looked up at run time: a binary starts where the library is missing.
+// libnccl, looked up at run time, so that a program also starts without it.
 #pragma once
 #include <nccl.h>
 
@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// The functions of libnccl that are used.
+/// The functions of libnccl that Tilelace uses.
 struct NcclLibrary {
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_string = nullptr;
@@ -22,7 +22,7 @@ struct NcclLibrary {
   decltype(&ncclAllGather) all_gather = nullptr;
   decltype(&ncclReduceScatter) reduce_scatter = nullptr;
   decltype(&ncclAllReduce) all_reduce = nullptr;
-  /// ncclAlltoAll, which headers before 2.28 do not have; null where the library does not.
+  /// ncclAlltoAll, which headers before 2.28 lack; null if the library lacks it.
   ncclResult_t (*all_to_all)(const void*, void*, std::size_t, ncclDataType_t, ncclComm_t,
                              cudaStream_t) = nullptr;
   decltype(&ncclGroupStart) group_start = nullptr;
@@ -35,12 +35,12 @@ struct NcclLibrary {
   decltype(&ncclCommDeregister) withdraw = nullptr;
   decltype(&ncclCommWindowRegister) window_enroll = nullptr;      // null before 2.27
   decltype(&ncclCommWindowDeregister) window_withdraw = nullptr;  // null before 2.27
-  std::string problem;  ///< why it cannot be used; empty: it can
+  std::string problem;  ///< why libnccl cannot be used; empty: it can
 
   NcclLibrary();
 };
 
-/// Loaded on the first call, kept.
+/// The library, which the first call loads.
 const NcclLibrary& nccl_library();
 
 }  // namespace tilelace::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm: a GEMM whose tokens come from the peers. Tiles go by shard, in order of arrival, or over
-// all rows at once. The loading warp waits for the flags of the rows that it loads, another warp
-// for the peers' headers, and two warps send this rank's rows if copy engines do not.
+// ag_gemm: a GEMM whose tokens come from peers. Tiles are walked by shard, in order of arrival, or
+// over all rows as one. The loading warp waits for the flags of the rows that it loads, another
+// warp for the peers' headers, and two warps send this rank's rows if copy engines do not.
 #pragma once
 #include <type_traits>
 
@@ -18,21 +18,21 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are read from this rank's staging; by shard, the own ones from the input (`own`).
+/// Tokens are read from this rank's staging; by shard, own tokens from the input (`own`).
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
-  CUtensorMap out[schedule::kMaxSections];  ///< per section: nothing is stored beyond its end
+  CUtensorMap out[schedule::kMaxSections];  ///< one per section, beyond whose end nothing is stored
   CUtensorMap out_remainder[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
-  bool rows_here;            ///< the kernel before waited for all rows, or was stopped
-  schedule::PushOrder push;  ///< what the call's first kernel sends; empty: others send
+  bool rows_here;            ///< the previous kernel waited for all rows, or was stopped
+  schedule::PushOrder push;  ///< sends of a call's first kernel; empty: others send
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
 };
-/// With tokens across. `tail`: a map per section, of its partial slice of tokens.
+/// With tokens across. `tail`: for each section a map of its partial slice of tokens.
 struct AgGemmAcrossParams : AgGemmParams {
   CUtensorMap tail[schedule::kMaxSections];
 };
@@ -59,7 +59,7 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// By shard with tokens across, the order's rows are columns of tiles: transposes the cell.
+  /// By shard with tokens across, rows of the order are columns of tiles: transposes the cell.
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)
@@ -78,13 +78,13 @@ struct Gathering : PlainHooks<B> {
     TILELACE_DEVICE void begin() { waits.begin(); }
     template <class Loader>
     TILELACE_DEVICE void end(Loader& loader) {
-      if (!loader.started()) loader.start();  // no tile: others wait for this warp's number
+      if (!loader.started()) loader.start();  // no tile, but others wait until it starts
     }
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
       return sections.expected_bytes(cell, first);
     }
-    /// Waits for the section's rows from `first` on. If they never come, the tile loads what is in
-    /// the slot, and from this tile on nothing is stored.
+    /// Waits for the section's rows from `first` on. If they never come, the tile loads whatever
+    /// the slot holds, and nothing is stored from this tile on.
     TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int tile) {
       const schedule::GatherOrder& order = p.work.order;
       const int begin = order.begin(cell.section) + first;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM alone on one device: every hook of a policy in its simplest form.
+// A GEMM alone on one device: a policy with every hook in its simplest form.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "schedule/gemm.h"
@@ -11,10 +11,10 @@ namespace tilelace::cuda {
 
 struct GemmParams : GemmOperands {
   CUtensorMap out;            ///< 64 columns x 64 rows per store
-  CUtensorMap out_remainder;  ///< columns beyond a multiple of 64
+  CUtensorMap out_remainder;  ///< the columns that remain
   schedule::GemmWork work;
-  CUtensorMap tail;  ///< of the tokens' operand, for the one partial slice
-  int tokens;        ///< of the matrix
+  CUtensorMap tail;  ///< map of tokens, for the one partial slice
+  int tokens;        ///< tokens of the matrix
 };
 struct GemmGatedParams : GemmParams {
   UpWeight up;

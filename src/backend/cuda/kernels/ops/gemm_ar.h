@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar: as gemm_rs, but the owner of a tile stores its sum at every rank and tells them. If
-// results are staged, groups that have multiplied copy what peers finished to the caller.
+// gemm_ar: as gemm_rs, but the owner of a tile stores the sum at every rank and tells all. If
+// results are staged, groups that have multiplied copy peers' finished tiles to the caller.
 #pragma once
 #include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/kernels/partials.h"
@@ -16,10 +16,10 @@ struct GemmArParams : PartialParams {
   CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: own rows at rank (rank + i) % ranks
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<schedule::ShareOrder> work;
-  SharedResults shared;      ///< tiles that peers finish; flags at equal offsets on all ranks
-  std::uint32_t share_pace;  ///< throttle between chunks of a shared tile, in 1/16384 of a turn
-  std::uint32_t delay;       ///< cycles for which partials of the second half of columns wait
-  bool direct;  ///< peers store into `out`, the kernel awaits that; else it copies from its slot
+  SharedResults shared;      ///< tiles that peers finish; flags have equal offsets on all ranks
+  std::uint32_t share_pace;  ///< pause between chunks of a shared tile, in 1/16384 of a turn
+  std::uint32_t delay;       ///< cycles for which partials of the second half of columns are held
+  bool direct;  ///< peers store into `out`, and the kernel waits; else it copies from its slot
 };
 
 #ifdef __CUDACC__
@@ -36,14 +36,14 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     ptx::prefetch_map(p.out);
     if (Columns::kWidth % 64 != 0) ptx::prefetch_map(p.out_remainder);
   }
-  /// If owners have columns, a section begins at its owner's first one.
+  /// If owners have columns, a section begins at its owner's first column.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at{cell.row, cell.col + p.work.order.first_col(cell.section),
                                 cell.section};
     return PlainHooks<B>::tile_of(place, at, place.row);
   }
-  /// From a row of the cell's section to a row of all own rows.
+  /// Turns a row of the cell's section into a row of all own rows.
   static TILELACE_DEVICE int own_row(const P& p, schedule::GemmCell cell, int row) {
     return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
   }
@@ -66,7 +66,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     }
   };
 
-  /// Stores a tile at all ranks, throttled as partials are.
+  /// Stores a tile at all ranks, with pauses as for partials.
   struct ResultsOfAll {
     const P& p;
     const PeerSums<B, P>& sums;
@@ -82,7 +82,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
 
   struct Finish : Hooks::Finish {
     using Hooks::Finish::Finish;
-    int pending = -1;  ///< a finished tile that no peer has been told of
+    int pending = -1;  ///< a finished tile of which peers were not yet told
 
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs: tiles of peers' rows are sent to their owners as partial sums, directly from registers.
-// Tiles of own rows come last; they add the peers' terms and are stored.
+// gemm_rs: tiles of peers' rows are sent to their owners as partials, directly from registers.
+// Tiles of own rows come last: the peers' terms are added, and the sums are stored.
 #pragma once
 #include <type_traits>
 
@@ -20,7 +20,7 @@ struct GemmRsParamsOf : PartialParams {
 };
 using GemmRsParams = GemmRsParamsOf<schedule::ReduceOrder>;
 using GemmRsPairParams = GemmRsParamsOf<schedule::PairOrder>;
-/// With tokens across. `tail`: a map per section, of its partial slice of tokens.
+/// With tokens across. `tail`: for each section a map of its partial slice of tokens.
 struct GemmRsAcrossParams : GemmRsParams {
   CUtensorMap tail[schedule::kMaxGpuRanks];
 };
@@ -42,8 +42,8 @@ struct GemmRs : ReducingHooks<B, std::conditional_t<B::kAcross, GemmRsAcrossPara
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;
 
-  /// With tokens across, the order's rows are columns of tiles: the tile is at the transposed cell.
-  /// `cell` itself stays the order's, since it numbers partials.
+  /// With tokens across, rows of the order are columns of tiles, so the tile is at the transposed
+  /// cell. `cell` is not changed, since it numbers partials.
   static TILELACE_DEVICE CtaTile enter(const P& /*p*/, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at =
@@ -88,7 +88,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using Shape = typename B::Shape;
   static_assert(Tile::cluster_rows == 2 && Tile::cluster_cols == 1 && !Tile::swapped);
 
-  /// `cell` becomes this CTA's tile, in that shard of the pair which this CTA computes.
+  /// Turns `cell` into this CTA's tile, in the shard of the pair that this CTA computes.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const int cta_row = p.work.order.enter(cell, place.row);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar whose ranks keep their partials: a plain GEMM whose tiles go, rounded, into the own slot,
-// and warps that neither load nor multiply, which sum a tile once all ranks have given it
-// (schedule/tile_sums.h). The GEMM only waits for peers at the admission, before it tells of a
-// tile. Each group that multiplies sums its own last tile.
+// gemm_ar whose ranks keep their partials: a plain GEMM stores rounded tiles in the own slot. Warps
+// that neither load nor multiply sum a tile once all ranks have given it (schedule/tile_sums.h).
+// The GEMM only waits for peers at the admission, before it tells of a tile. Each group that
+// multiplies sums its own last tile.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/sums_place.h"
@@ -26,25 +26,25 @@ struct KeptPartialsParams : GemmOperands {
   std::size_t counts;    ///< offset of the slot's counts
   comm::Flag* uses;      ///< own memory: how often each count was used
   SumsPlace results;
-  std::size_t results_at;  ///< offset in `results`: of the partials, or of a direct call's out
-  std::byte* delivered;    ///< [m, n]: target of one-shot sums, or of the slot's; null: direct call
+  std::size_t results_at;  ///< offset in `results`: of partials, or of a direct call's out
+  std::byte* delivered;    ///< [m, n]: receives one-shot sums or the slot's; null: direct call
   const void* sum_bias;    ///< [n] or null
   const void* residual;    ///< [m, n] or null
   Activation sum_activation;
-  bool one_shot;  ///< a rank sums all pieces for itself, not a share for all
+  bool one_shot;  ///< true: a rank sums all pieces for itself; false: a share for all
   int m;
 };
 
 #ifdef __CUDACC__
 
-/// `kBy`: by the switch, on memory mapped for multicast, or by loads from peers.
+/// `kBy`: who sums: the switch, on memory mapped for multicast, or warps that load from peers.
 template <class B, SumsBy kBy>
 struct KeptPartials : PlainHooks<B> {
   using Params = KeptPartialsParams;
   using Columns = typename B::template OneWeight<Params>;
   using Shared = typename B::Shared;
   using Place = typename B::Place;
-  static constexpr int kLoadRegisters = 72;  // of warps that sum
+  static constexpr int kLoadRegisters = 72;  // registers of warps that sum
   static_assert(B::Shape::kMovesRegisters && B::Tile::pingpong && !B::Tile::swapped);
 
   static TILELACE_DEVICE void prefetch(const Params& p) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this architecture provides for an op's policy: the tile, the element type, and the pieces
-// that the policy lists (docs/kernels.md).
+// What this architecture provides to an op's policy: the tile, the element type, and the parts that
+// the policy is made of (docs/kernels.md).
 #pragma once
 #include "backend/cuda/kernels/sm90/columns.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -23,7 +23,7 @@ struct Sm90 {
   using SectionWeights = cuda::SectionWeights<Sm90, Params>;
   template <class Params>
   using GateAndUp = cuda::GateAndUp<Sm90, Params>;
-  /// Whether tokens are columns of the tile, for an op whose order has them as rows.
+  /// Whether tokens are columns of the tile, although they are rows in the op's order.
   static constexpr bool kAcross = plan::is_across(Tile::width, Tile::swapped);
   static constexpr int kGroupBarrier = cuda::kGroupBarrier;
   /// Tokens that one CTA loads.
@@ -34,8 +34,8 @@ struct Sm90 {
   static TILELACE_DEVICE const CUtensorMap* tokens(const Params& p) {
     return Tile::swapped ? &p.cols : &p.rows;
   }
-  /// Adds the residual to a group's sum whose first value is at (row, col) of the own rows; needs
-  /// residual.h.
+  /// Adds the residual to a group's sum, the first value of which is at (row, col) of the own rows;
+  /// needs residual.h.
   template <class Params, class Math>
   static TILELACE_DEVICE void add_residual(const Params& p, Math& math, int row, int col);
 };

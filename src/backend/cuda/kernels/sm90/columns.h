@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The columns of a result: which weight is loaded for them, and how a thread's accumulators become
-// results (bias and activation, or the gate). A thread has four accumulators per
-// eight columns, from (row, col) on: 2 rows, eight apart, x 2 adjacent columns.
+// The columns of a result: which weight they need, and how a thread's accumulators become results
+// (bias and activation, or the gate). Of every eight columns a thread has four accumulators, from
+// (row, col) on: 2 rows, eight apart, x 2 adjacent columns.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Adds per-column values to kCols columns from `col` on.
+/// Adds a value per column to kCols columns from `col` on.
 template <class Element, int kCols>
 TILELACE_DEVICE void add_column_bias(float* f, const void* bias, int n, int col, int lane) {
   const auto* const two = static_cast<const std::uint32_t*>(bias) + col / 2 + (lane & 3);
@@ -20,7 +20,7 @@ TILELACE_DEVICE void add_column_bias(float* f, const void* bias, int n, int col,
     f[e] += b.x, f[e + 1] += b.y, f[e + 2] += b.x, f[e + 3] += b.y;
   }
 }
-/// The same where a tile's rows are columns of the result.
+/// The same if rows of the tile are columns of the result.
 template <class Element, int kCols>
 TILELACE_DEVICE void add_row_bias(float* f, const void* bias, int n, int first) {
   const auto* of_rows = static_cast<const Element*>(bias);
@@ -37,7 +37,7 @@ class OneWeight {
   using Element = typename Body::Element;
 
  public:
-  static constexpr int kWidth = Tile::width;  ///< columns of the result that a tile has
+  static constexpr int kWidth = Tile::width;  ///< columns of the result in a tile
 
   // For the loading warp.
   static TILELACE_DEVICE void prefetch(const Params& /*p*/) {}
@@ -55,12 +55,12 @@ class OneWeight {
   // For the groups that multiply. `warp`: index in the warpgroup.
   TILELACE_DEVICE OneWeight(const Params& p, int /*section*/, int warp, int lane)
       : p_(p), warp_(warp), lane_(lane) {}
-  /// In place: bias and activation of kCols columns.
+  /// Applies bias and activation to kCols columns, in place.
   template <int kCols>
   TILELACE_DEVICE void complete(float* f, int row, int col) const {
     complete_with<kCols>(*this, f, row, col);
   }
-  /// Combines eight results with values further on in `v` (gate and up); here nothing.
+  /// Combines eight results with later values in `v` (gate and up). Here it does nothing.
   TILELACE_DEVICE void combine(float (&/*f*/)[8], const float* /*v*/, bool /*both*/) const {}
   [[nodiscard]] TILELACE_DEVICE const void* bias() const { return p_.bias; }
   [[nodiscard]] TILELACE_DEVICE int n() const { return p_.n; }
@@ -81,7 +81,7 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// For several weights, one section each; for one weight if the tile lacks registers for more.
+/// For several weights, one per section. For one weight if the tile has no registers for more.
 template <class Body, class Params>
 class SectionWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
@@ -115,8 +115,8 @@ class SectionWeights : public OneWeight<Body, Params> {
   int section_;
 };
 
-/// Two GEMMs in one: half of a tile's columns are gate, half the same columns of up; silu(gate +
-/// bias) * (up + bias) is the result.
+/// Two GEMMs in one: half of a tile's columns are of gate, half are the same columns of up. The
+/// result is silu(gate + bias) * (up + bias).
 template <class Body, class Params>
 class GateAndUp {
   using Element = typename Body::Element;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GEMM of sm_90a: out[m, n] = a[m, k] * w[n, k]^T with fp32 accumulation, then the op's
-// epilogue. Persistent CTAs in clusters; the first warp of warpgroup 0 loads, the other warpgroups
-// multiply, remaining warps belong to the op. schedule/gemm.h has the order of tiles and the
-// sharing of k-steps. An op adds its part as a policy (docs/kernels.md).
+// epilogue. CTAs are persistent and form clusters. The first warp of warpgroup 0 loads, the other
+// warpgroups multiply, and the remaining warps are for the op. schedule/gemm.h has the order of
+// tiles and the sharing of k-steps. An op adds its part as a policy (docs/kernels.md).
 #pragma once
 #include "backend/cuda/kernels/sm90/load.h"
 #include "backend/cuda/kernels/sm90/math.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instantiates a policy's kernels: for its tiles, in every element type of GPUs. An op's .cu file
-// is compiled in TILELACE_PARTS parts; each has every TILELACE_PARTS-th tile and lists its kernels
+// Instantiates a policy's kernels, for its tiles and every element type of GPUs. An op's .cu file
+// is compiled in TILELACE_PARTS parts. Each has every TILELACE_PARTS-th tile and lists its kernels
 // in a function named TILELACE_KERNEL_LIST.
 #pragma once
 #include <string_view>
@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// Whether this build has the tile in a type: it has all tiles in all types, or only those of
+/// Whether this build has the tile in a type: either all tiles in all types, or only those in
 /// TILELACE_TILES (",a,b,") in one type.
 #ifdef TILELACE_TILES
 constexpr bool is_chosen(std::string_view tile, DType dtype) {
@@ -47,8 +47,8 @@ void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kNth...
 #undef TILELACE_ADD
 }
 
-/// Adds a policy's kernels for its tiles in a part. The part is an argument, so that object files
-/// have no different functions of the same name.
+/// Adds a policy's kernels for its tiles in a part. The part is a template argument, so that object
+/// files have no different functions of one name.
 template <template <class> class Op, Can kCan, int kPart = TILELACE_PART>
 void add_kernels(KernelList& list, GemmUse use) {
   constexpr int kTiles = static_cast<int>(std::size(plan::kGemmTiles));

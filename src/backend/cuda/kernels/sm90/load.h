@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Role load of the GEMM: one warp fills the ring with bulk tensor copies. All lanes run the loops,
 // so that they can wait in parallel; one lane copies. `Op::Tokens` says where tokens come from, and
-// what they wait for.
+// waits for them.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -24,9 +24,9 @@ class GemmLoad {
         trace_(p, shared.trace()),
         tokens_(p, shared, place_, trace_) {}
 
-  /// Waits until all readers have released every stage: a CTA must not exit while another CTA of
-  /// the cluster may still signal here. What was sent here has then arrived, too, or its readers
-  /// could not have used it.
+  /// Waits until all readers have released every stage, since a CTA must not exit while another
+  /// CTA of the cluster may signal here. All data sent here has then arrived, too, since it was
+  /// used.
   TILELACE_DEVICE void finish() {
     tokens_.end(*this);
     if constexpr (Shape::kCluster > 1) {
@@ -73,7 +73,7 @@ class GemmLoad {
 
   // For the op's pieces.
 
-  /// Waits for the kernel before this one, once.
+  /// Waits for the previous kernel; does so once.
   TILELACE_DEVICE void start() {
     ptx::wait_prerequisites();
     note(TraceKind::ready);
@@ -82,8 +82,8 @@ class GemmLoad {
   }
   [[nodiscard]] TILELACE_DEVICE bool started() const { return ready_; }
 
-  /// Waits until one more stage of the ring is free: fill(rows, full), by one lane, fills it and
-  /// says how many bytes are expected.
+  /// Waits until the next stage of the ring is free. Then one lane calls fill(rows, full), which
+  /// fills it and announces how many bytes to expect.
   template <class Fill>
   TILELACE_DEVICE void fill_step(const Fill& fill) {
     ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);
@@ -96,7 +96,7 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  /// CTAs in a cluster column share columns, those in a cluster row share rows.
+  /// CTAs in a column of the cluster share columns; CTAs in a row share rows.
   TILELACE_DEVICE void load_rows(const CUtensorMap* map, int stage, int x, int row) {
     const ptx::Shared dst = shared_.rows(stage) + place_.col * Shape::kRowSlice * 128;
     if constexpr (Tile::cluster_cols == 1) {
@@ -118,7 +118,7 @@ class GemmLoad {
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
     }
   }
-  /// Columns of gate, then the same columns of up; each of two CTAs loads one for both.
+  /// Columns of gate, then the same columns of up. Of two CTAs each loads one of them for both.
   TILELACE_DEVICE void load_both(const CUtensorMap* gate, const CUtensorMap* up, int stage, int x,
                                  int col) {
     static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);
@@ -132,8 +132,8 @@ class GemmLoad {
   }
 
  private:
-  /// Weights fill the ring before rows of peers are waited for, and even before the kernel before
-  /// this one ends if no earlier kernel writes them.
+  /// Loads weights into the ring before waiting for rows of peers, and even before the previous
+  /// kernel ends if no earlier kernel writes the weights.
   TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin, int steps,
                                   int expected) {
     if (!ptx::elect_one()) return;

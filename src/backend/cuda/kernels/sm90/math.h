@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Role math of the GEMM: a warpgroup multiplies what is in the ring. `Op::Finish` handles a
-// finished accumulator, with the verbs below.
+// Role math of the GEMM: a warpgroup multiplies the operands in the ring. `Op::Finish` handles a
+// finished accumulator, by the verbs below.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -52,7 +52,7 @@ class GemmMath {
     note(TraceKind::turn, s.tile);
     const std::uint32_t began = ptx::cycles();
     bool here = await_first(s.tile);
-#pragma unroll 1  // a copy per stage takes a third of the kernel's compile time, and is no faster
+#pragma unroll 1  // unrolled, it takes a third of the compile time and is not faster
     for (int left = s.steps(); left > 0; --left) {
       if (!here) await_stage();
       const bool first = left == s.steps();
@@ -66,11 +66,11 @@ class GemmMath {
     }
     const int behind = Op::steps_behind(p_, s);
     if (Tile::pingpong && fits_ring(behind)) {
-      // The other group could not tell a stage that is yet to be filled from one that is filled.
+      // Else the other group could not tell an empty stage from a filled one.
       await_steps(behind);
       hand_over();  // stays: turns keep parities apart
     }
-    // Are there loads that a burst of stores would delay?
+    // Whether there are loads that a burst of stores would delay.
     const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
     finish_.multiplied(began, more);
     ptx::wgmma_wait<0>();
@@ -96,7 +96,7 @@ class GemmMath {
 
   TILELACE_DEVICE void store(schedule::GemmCell cell) { finish_.tile(*this, cell); }
 
-  /// All tiles of this group.
+  /// Computes all tiles of this group.
   TILELACE_DEVICE void run() {
     finish_.walk(p_.work, place_.worker, Tile::pingpong ? group_ : 0, Shape::kTurns, *this);
     finish();
@@ -110,38 +110,38 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  /// This warp's number in the group; computed anew, to take no registers of the main loop.
+  /// This warp's number in the group. Computed anew: it would take a register in the main loop.
   [[nodiscard]] TILELACE_DEVICE static int warp() {
     return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
   }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
-  /// Number of the finished tile; it increases from one to the next.
+  /// Number of the finished tile. Numbers increase from tile to tile.
   [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
-  /// Which part of the CTA's tile this group has; 0 if it has a tile to itself.
+  /// This group's part of the CTA's tile; 0 if the group has a tile to itself.
   [[nodiscard]] TILELACE_DEVICE int part() const { return Tile::pingpong ? 0 : group_; }
   [[nodiscard]] TILELACE_DEVICE int first_row() const { return 64 * block_row_; }
   TILELACE_DEVICE void note(TraceKind kind, int argument = 0) const {
     if (thread_ == 0) trace_.add(kind, group_, argument);
   }
 
-  /// Named barrier of the group's 128 threads; computed anew, since it would take a register of the
+  /// Named barrier of the group's 128 threads. Computed anew, since it would take a register in the
   /// main loop.
   [[nodiscard]] TILELACE_DEVICE static int barrier() {
     return kGroupBarrier - 1 + static_cast<int>(threadIdx.x / 128);
   }
 
-  /// The next stage of the ring, once it is filled.
+  /// Waits until the next stage of the ring is filled, and returns it.
   [[nodiscard]] TILELACE_DEVICE ptx::Shared await_step() const {
     ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
     return shared_.rows(ring_.stage);
   }
-  /// This group has read the stage.
+  /// Releases the stage, which this group has read.
   TILELACE_DEVICE void release_step() {
     sync_group();
     release(ring_.stage);
     ring_.advance();
   }
-  /// The steps after a tile's own are read: starts the other group's turn, if it has not begun.
+  /// Called when the steps after a tile's own are read: starts the other group's turn, if needed.
   TILELACE_DEVICE void end_steps_behind(int steps) {
     // stays: turns keep parities apart
     if (Tile::pingpong && !fits_ring(steps)) hand_over();
@@ -180,7 +180,7 @@ class GemmMath {
   }
 
  private:
-  /// Waits until staged results were read (the kernel's end publishes them), and counts the launch.
+  /// Waits until staged results were read (the kernel's end publishes them) and counts the launch.
   TILELACE_DEVICE void finish() {
     finish_.last_tile(*this);
     if (thread_ != 0) return;
@@ -191,7 +191,7 @@ class GemmMath {
 
   static TILELACE_DEVICE bool fits_ring(int steps) { return steps_fit_ring(steps, Tile::stages); }
 
-  /// Whether the first operands have arrived. Traces separate this wait from all others.
+  /// Waits for the first operands. In traces this wait is separate from all others.
   TILELACE_DEVICE bool await_first(int tile) const {
     if constexpr (kTraced) {
       ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: traces alone
@@ -224,8 +224,8 @@ class GemmMath {
     }
   }
 
-  /// `between`: work once the MMAs of the stage before are done. If a stage has enough MMAs, half
-  /// of this stage's are in flight then, else all: the tensor cores never idle.
+  /// `between`: work to do once the previous stage's MMAs have ended. Half of this stage's MMAs are
+  /// then in flight, or all if a stage has few: the tensor cores never idle.
   template <class Between>
   TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// released_cta: a CTA that loads for us, which this thread tells of a free stage; -1: none. In a
-  /// line that is any CTA; else it is stored, since computing it would split the loop's MMAs.
+  /// released_cta: the CTA that this thread tells of a free stage, since it loads for us; -1: none.
+  /// In a line that is any CTA. Else it is stored: computing it would split the loop's MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)
@@ -282,7 +282,7 @@ class GemmMath {
     return {p_.scratch, place_, group_, round, thread_};
   }
 
-  /// Whether tiles fill whole rounds of the staging chunks: `chunk_` is not needed then.
+  /// Whether tiles fill whole rounds of the staging chunks. If so, `chunk_` is not needed.
   static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
   [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
     return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;
@@ -313,7 +313,7 @@ class GemmMath {
   int group_, thread_, block_row_;
   int chunk_ = 0;
   int tile_ = 0;
-  int releases_ = -1;  ///< released_cta() in a cluster that is no line
+  int releases_ = -1;  ///< released_cta() in a cluster that is not a line
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
   typename Op::Finish finish_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds a residual to accumulators straight from global memory, not through shared memory. A
-// thread's values are two neighbours in each group of eight columns, in each of two rows eight
-// apart, in each block of 64 rows; `row` and `col` are those of the thread's first value.
+// Adds a residual to accumulators directly from global memory, not through shared memory. A thread
+// has two adjacent values in each group of eight columns, in two rows that are eight apart, in each
+// block of 64 rows. `row` and `col` are those of the thread's first value.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// As add_residual, if a tile's rows are columns of the sum: value by value.
+/// As add_residual, value by value, if rows of the tile are columns of the sum.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int row, int col) {
   constexpr int kAtOnce = 8;
@@ -37,8 +37,8 @@ TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int
   }
 }
 
-/// Adds the residual, which is in the elements' type, to a sum of own rows. The loading warp has
-/// fetched it into L2. Several loads are in flight; there are no branches to separate them.
+/// Adds the residual, which has the elements' type, to a sum of own rows. The loading warp has
+/// fetched it into L2. Several loads are in flight, since no branches separate them.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
   if constexpr (Tile::swapped) return add_residual_across<Tile, Element>(p, acc, row, col);

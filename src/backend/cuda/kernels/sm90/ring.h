@@ -6,7 +6,7 @@
 
 namespace tilelace::cuda {
 
-/// Named barriers: 0 is __syncthreads, 1 .. groups one per warpgroup, then one per turn.
+/// Named barriers: 0 is __syncthreads; from 1 on one per warpgroup, then one per turn.
 constexpr int kGroupBarrier = 1;
 constexpr int kTurnBarrier = 4;
 
@@ -23,17 +23,17 @@ struct GemmShared {
   }
   TILELACE_DEVICE ptx::Shared full(int stage) const { return staging(Tile::groups) + 8 * stage; }
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
-  /// A barrier whose phase ends once it is known whether results may be stored.
+  /// A barrier whose phase ends when it is known whether results may be stored.
   TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
-  /// The first of this CTA's tiles whose operands are not valid; INT_MAX:
+  /// Number of this CTA's first tile whose operands are not valid; INT_MAX:
   /// none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
   TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
 };
 
-/// Position in the ring and parity of its round. Segments follow without a gap: if each began at
-/// stage 0, its first loads would wait for the last MMAs of the one before.
+/// Position in the ring and parity of its round. Segments follow each other without a gap: if each
+/// began at stage 0, its first loads would wait for the previous segment's last MMAs.
 template <int kStages>
 struct Ring {
   int stage = 0;
@@ -52,9 +52,9 @@ struct Ring {
   }
 };
 
-/// This CTA's place in the cluster, and its worker's number. Without `places` workers are
-/// numbered in reverse order of dispatch: a wait for a partial is always for a CTA that was
-/// dispatched earlier.
+/// This CTA's place in the cluster, and its worker's number. Without `places` workers are numbered
+/// in reverse order of dispatch, so that waits for partials are always for CTAs dispatched
+/// earlier.
 template <class Tile>
 struct ClusterPlace {
   int cta, row, col, worker;
@@ -67,7 +67,7 @@ struct ClusterPlace {
     return {cta, cta % Tile::cluster_rows, cta / Tile::cluster_rows,
             places != nullptr ? places[cluster] : last - cluster};
   }
-  /// Index of the same CTA in the cluster of another worker.
+  /// Index of the CTA at the same place in another worker's cluster.
   TILELACE_DEVICE int slot(int of_worker) const {
     return of_worker * GemmShape<Tile>::kCluster + cta;
   }

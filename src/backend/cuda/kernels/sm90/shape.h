@@ -8,11 +8,11 @@
 
 namespace tilelace::cuda {
 
-constexpr int kStep = 64;              ///< of k per stage: 128 bytes, one swizzle atom
+constexpr int kStep = 64;              ///< extent of k in a stage: 128 bytes, one swizzle atom
 constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
 
-/// Whether all steps after a tile's own fit the ring while its last MMAs still hold a stage: only
-/// then may a group wait for all of them before it releases that stage.
+/// Whether all steps after a tile's own fit the ring while the tile's last MMAs hold a stage. Only
+/// then may a group wait for all these steps before it releases that stage.
 TILELACE_HD constexpr bool steps_fit_ring(int steps, int stages) { return steps < stages; }
 
 /// The i-th tile of plan::kGemmTiles as a type: its members as static constants (a struct as
@@ -38,14 +38,14 @@ struct GemmShape {
   static constexpr int kColsBytes = Tile::width * 128;
   static constexpr int kStageBytes = kRowsBytes + kColsBytes;
   static constexpr int kCluster = Tile::cluster_rows * Tile::cluster_cols;
-  /// Columns that one CTA loads for its cluster; slices overlap if 8 does not divide evenly.
+  /// Columns that a CTA loads for its cluster. Slices overlap if they cannot be multiples of 8.
   static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
   TILELACE_HD static constexpr TokenSlices tokens() {
     if (Tile::swapped) return {Tile::width, kColSlice, Tile::cluster_rows};
     return {kRows, kRowSlice, Tile::cluster_cols};
   }
-  /// Bytes of operands that all CTAs of the cluster together load into a stage of this one.
+  /// Bytes of operands that all CTAs of the cluster together load into a stage of one CTA.
   static constexpr int kExpectedBytes = kRowsBytes + Tile::cluster_rows * kColSlice * 128;
   static constexpr int kStagingBytes = Tile::groups * Tile::staging * kChunkBytes;
   static constexpr int kSharedBytes =
@@ -56,8 +56,8 @@ struct GemmShape {
   static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
   /// Registers move from the loading to the multiplying warpgroups if a CTA has an SM to itself.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
-  /// Registers per thread of the loading warpgroup; if registers move, those of all warpgroups add
-  /// up to 504. Waiting for peers takes more.
+  /// Registers per thread of the loading warpgroup; kernels that wait for peers need more. If
+  /// registers move, those of all warpgroups add up to 504.
   static constexpr int kLoadRegisters = 40;
   static constexpr int kWaitingRegisters = Tile::blocks * kAccumulators <= 176 ? 56 : 40;
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
@@ -65,22 +65,22 @@ struct GemmShape {
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
 };
 
-/// Sizes of a tile's partial sums in the accumulator's layout: pieces of eight values of each
-/// thread of a group.
+/// Sizes of a tile's partial in the accumulator's layout: pieces of eight values from each thread
+/// of a group.
 template <class Tile>
 struct PartialShape {
   static constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
-  static constexpr int kValues = Tile::blocks * kOfBlock;  ///< per thread
+  static constexpr int kValues = Tile::blocks * kOfBlock;  ///< values per thread
   static constexpr int kPieces = (kValues + 7) / 8;
   static constexpr int kPieceBytes = 128 * 16;
-  /// Pieces of a peer that are added together.
+  /// Pieces of a peer that are added at once.
   static constexpr int kAtOnce = plan::terms_at_once(Tile::width, Tile::pingpong);
   /// Groups of threads that share one tile: each writes one part, with a flag.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
-  static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA
+  static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA's partial
 
-  /// The lowest of the group's tokens in a warp's piece. With tokens across, a piece has sixteen
-  /// in a row, or the last ones of a block and then the first ones, from 0 on, of the next.
+  /// The lowest token, counted in the group, in a warp's piece. With tokens across, a piece has
+  /// sixteen consecutive tokens, or the last tokens of a block and then the first of the next.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

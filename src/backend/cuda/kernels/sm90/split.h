@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles whose k-steps several workers share: all but one write their accumulators to scratch
-// memory, in fp32, and raise a flag; the last one adds them.
+// Tiles whose k-steps several workers share: all but one write their accumulators to scratch memory
+// in fp32 and raise a flag; the last worker adds them.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -10,7 +10,7 @@
 namespace tilelace::cuda {
 
 /// Where a thread of a warpgroup finds the parts that workers gave in a round. If groups take
-/// turns, a worker gives at most one part per round, to either group; two rounds have a flag each.
+/// turns, a worker gives at most one part per round, by either group. Two rounds have two flags.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;
@@ -33,7 +33,7 @@ class SplitParts {
     return reinterpret_cast<float4*>(scratch_.partials + floats) + thread_;
   }
 
-  /// Called by one thread of each warpgroup, as are the functions below.
+  /// Called by one thread of each warpgroup, like the functions below.
   TILELACE_DEVICE void signal() const {
     comm::signal<comm::CudaDeviceAtomics>(flag(place_.worker), launch());
   }
@@ -56,8 +56,8 @@ class SplitParts {
   }
 
  private:
-  /// The number of this launch with shared tiles. Every group counts by itself, as one may have
-  /// ended before the other begins.
+  /// The number of this launch among those with shared tiles. Each group has its own count, since
+  /// one may end before the other begins.
   [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
     return scratch_.launches[place_.slot(place_.worker) * kMathGroups + counted_] + 1;
   }
@@ -70,7 +70,7 @@ class SplitParts {
   int counted_, group_, round_, thread_;
 };
 
-/// Stores a thread's accumulators, 16 bytes at a time; add_part adds them to another's.
+/// Stores a thread's accumulators, 16 bytes at a time. add_part adds them to another thread's.
 template <class Tile, class Accumulators>
 TILELACE_DEVICE void leave_part(float4* to, const Accumulators& acc) {
   constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;

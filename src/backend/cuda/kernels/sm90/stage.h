@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a warpgroup's accumulators to a chunk of results in shared memory, in the layout of the
+// Writes a warpgroup's accumulators as a chunk of results to shared memory, in the layout of the
 // store's tensor map: 128-byte swizzle, or 8 columns per plane for columns that 64 does not
 // divide.
 #pragma once
@@ -15,15 +15,15 @@ TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
   const int eight = j + lane / 16;
   return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
 }
-/// The same when columns (tokens) become rows.
+/// The same if columns (tokens) become rows.
 TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
   const int token = 8 * (j + lane / 16) + (lane & 7);
   const int eight = 2 * warp + (lane / 8 & 1);
   return token * 128 + ((eight ^ (token & 7)) << 4);
 }
 
-/// Writes results into `chunk`. `v`: accumulators of kCols columns of a block, whose first result
-/// is at (row, col); they are overwritten.
+/// Writes results into `chunk`. `v`: accumulators of kCols columns of a block, the first at (row,
+/// col) of the result; they are overwritten.
 template <class Body, int kCols, class Columns>
 TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, float* v, int row,
                                    int col, int warp, int lane) {
