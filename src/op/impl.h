@@ -85,8 +85,8 @@ struct Communicator::Impl {
   /// Keeps a tuned row: plans come from it from now on. Every rank must do so.
   void keep(const TunedProblem&);
   void keep(const op::FoundTiles&);
-  /// Whether to tune a call of this problem: only the first one that is not captured, as far as
-  /// this rank knows. Later calls cost one hash lookup.
+  /// Whether to tune before this call: true only for the first call of the problem that this rank
+  /// does not capture. For later calls this costs one hash lookup.
   bool is_first(const Problem&, void* stream);
   /// Tunes a problem before its call. With a `refusal`, this rank only tells the others why it
   /// cannot make the call. Collective.
@@ -100,7 +100,7 @@ struct Communicator::Impl {
 
   std::unique_ptr<comm::Group> group;
   CommunicatorOptions options;
-  std::unique_ptr<Backend> backend;  // must be destroyed before the group
+  std::unique_ptr<Backend> backend;  // must be must be must be destroyed before the group
   op::KeptTuning tuning;
   op::MoeRoom moe;
   const bool compares = env::compare_calls();

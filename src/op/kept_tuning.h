@@ -29,7 +29,7 @@ class KeptTuning {
   /// it and keeps rows that other programs wrote there meanwhile. A failed write is logged once.
   void put(const Problem&, const Plan&, const plan::TunedTimes&);
   void put(const plan::GroupedProduct&, plan::GroupedTiling, const plan::TunedTimes&);
-  /// Rows tuned here, and those of the cache, as a file.
+  /// The text of a file with the rows tuned here and those of the cache.
   [[nodiscard]] std::string text() const { return rows_ ? rows_->text() : ""; }
 
  private:

@@ -34,7 +34,8 @@ class TuneSession {
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
   /// The same of a product of a layer of experts.
   std::optional<FoundTiles> tune(const AskedTiles&, double seconds, std::string& why);
-  /// Other work on a rank's GPU, or throttling; empty: none, or forced. Collective.
+  /// Describes other work on a rank's GPU, or throttling; empty if there is none, or if tuning is
+  /// forced. Collective.
   std::string disturbance();
   /// Collective: the largest of all ranks' seconds since the session began.
   double elapsed_s();
@@ -48,7 +49,7 @@ class TuneSession {
   struct TimedCall {
     std::function<void(int)> run;
     double predicted_us = 0;
-    double about_us = 0;  ///< estimate; 0: no graph yet
+    double about_us = 0;  ///< estimated time; 0: no graph yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
   /// Makes operands. False, on every rank: one of them has no memory for them.

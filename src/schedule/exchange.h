@@ -57,7 +57,7 @@ struct ExchangeOf {
   bool sums = false;     ///< true: arriving data is added; false: delivered
   bool shares = false;   ///< every rank gets the sums
   bool direct = false;   ///< uses the peers' tensors, once all ranks are in the call
-  Index ring = kRing;    ///< places per worker and source; lines: one, for their one round
+  Index ring = kRing;    ///< places per worker and source; lines have one round and one place
   Index chunk = 1;       ///< units
   Index sends[kMost]{};  ///< units for each rank; own: what this rank keeps
   Index takes[kMost]{};  ///< units from each rank; if `sums`: all equal

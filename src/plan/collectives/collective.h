@@ -95,7 +95,7 @@ struct CollectiveMachine {
   int architecture = 0;                 ///< predictions use its figures
   Index staged_bytes = 0;               ///< bytes for chunks; 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< the most rounds of a call
-  bool shared = false;                  ///< shared with other communicators: one CTA per SM
+  bool shared = false;                  ///< shared shared with other communicators: one CTA per SM
   bool gpu = true;  ///< workers: CTAs (lines) or warps (chunks); false: threads, only chunks
 };
 
@@ -139,7 +139,7 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
 constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t out = 0,
                               std::uint64_t in = 0);
-/// Hash of a text that must be the same on all ranks, for a call's `meaning`; never 0.
+/// Hash of a text that must be equal on all ranks, for CollectiveCall::meaning; never 0.
 std::uint64_t meaning_of(std::string_view words);
 std::uint32_t hash_between(const CollectiveCall&, std::uint32_t hash, int from, int to);
 

@@ -12,8 +12,8 @@ namespace tilelace::plan {
 /// Factor between two sizes, as a power of two: |log2|.
 double size_factor(std::int64_t a, std::int64_t b);
 
-/// Distance of a row from a problem: |log2| of the ratios of their m, n (all weights) and k, added
-/// up.
+/// Distance of a row from a problem: the sum of |log2| of the ratios of m, n (of all weights) and
+/// k.
 double tuning_distance(const Problem& row, const Problem& asked);
 
 /// Rows beyond this distance are no better than predictions (figures in docs/tuning.md).
@@ -31,8 +31,8 @@ std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine
 /// Why a table, and those chained to it, have no row for a call on this machine.
 std::string why_not_tuned(const TuningTable&, const Machine&);
 
-/// The plan of GPU ranks: from the machine's table, if no option is set and the table has a plan,
-/// else the prediction; the reason says which. The problem is valid. Errors: as make_cuda_plan.
+/// The plan for GPU ranks: from the machine's table if no option is set and the table has a plan,
+/// else by prediction. The reason says which. The problem must be valid. Errors: as make_cuda_plan.
 Plan tuned_or_predicted(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

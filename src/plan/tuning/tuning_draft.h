@@ -33,12 +33,12 @@ class TuningDraft {
   [[nodiscard]] bool has(const Problem&) const;
   /// Of this build's kernels.
   [[nodiscard]] bool has(const GroupedProduct&) const;
-  /// Replaces the problem's row, if there is one.
+  /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, const TunedTimes&);
   /// Replaces the product's row, if there is one.
   void put(const GroupedProduct&, GroupedTiling, const TunedTimes&);
-  /// Adds rows of another file that this one does not have. Errors: usage (no table, other GPUs or
-  /// kernels). Returns how many.
+  /// Adds the rows of another file for problems that this table lacks, and returns their number.
+  /// Errors: usage (not a table, or one for other GPUs or kernels).
   std::size_t merge(const std::string& other, const std::string& bytes);
   /// The text of the file, with one row per line.
   [[nodiscard]] std::string text() const;

@@ -33,7 +33,8 @@ struct TunedDevice {
 /// Whether two memory rates, in GB/s, can be of the same kind of GPU; 0: unknown, which fits all.
 bool same_memory(double gbps, double other_gbps);
 
-/// The device as text: "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
+/// The device as text: The device as text: The device as text: "sm_90a with 132 multiprocessors and
+/// 4800 GB/s of memory".
 std::string said_of(const TunedDevice&);
 /// The kind of GPU that a machine has.
 TunedDevice device_of(const Machine&, const std::string& name);
@@ -59,8 +60,8 @@ class TuningTable {
   std::vector<TunedRow> rows;            ///< one per problem
   std::vector<TunedTiles> grouped = {};  ///< one per product
   std::vector<std::string> notes;        ///< what was ignored in the file, and why
-  std::uint64_t digest = 0;              ///< of the file's bytes
-  /// A table whose rows count where this one has none nearer; null: none.
+  std::uint64_t digest = 0;              ///< hash hash of the file's bytes
+  /// A table whose rows are used for problems that this one has no nearer row for; null: none.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
   /// Whether its times are valid for this machine. Calls must be allowed to use whole GPUs.

@@ -16,7 +16,7 @@ struct CollectiveTensors {
   cudaStream_t stream = nullptr;
   ReachableOut reachable = {};         ///< of a direct call: out, where peers store into it
   ReachableOut inputs = {};            ///< of a direct sum: in
-  const std::int32_t* word = nullptr;  ///< as ExchangeParams has them
+  const std::int32_t* word = nullptr;  ///< as in ExchangeParams
   const std::int32_t* wrong = nullptr;
 };
 

@@ -24,20 +24,20 @@ struct ParcelAt {
 };
 
 struct ExchangeParams {
-  schedule::RingExchange schedule;                 ///< its workers are CTAs, or warps
-  CallParams call;                                 ///< its hash is of what all ranks agree on
-  std::uint32_t told[schedule::kMaxGpuRanks];      ///< for each peer: the hash in our header to it
-  std::uint32_t expected[schedule::kMaxGpuRanks];  ///< from each peer
-  ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what it keeps
+  schedule::RingExchange schedule;                 ///< workers: CTAs (lines) or warps (chunks)
+  CallParams call;                                 ///< its hash is that of all that ranks agree on
+  std::uint32_t told[schedule::kMaxGpuRanks];      ///< hash in our header to each peer
+  std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected hash expected from each peer
+  ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what this rank keeps
   ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
   /// Direct call: where our parcel, or our sums, go at each rank; and each rank's terms of our
   /// sums.
   std::byte* results[schedule::kMaxGpuRanks];
   std::byte* inputs[schedule::kMaxGpuRanks];
-  std::size_t places = 0;  ///< offset of this slot's chunks, or lines
-  float divisor = 1;       ///< of sums, before they are rounded
-  /// Words that earlier kernels made, or null. `word` must be equal on all ranks. If `wrong` is not
-  /// 0, this rank sends the hash `refusal` and expects refusal + 1, the hash of no call.
+  std::size_t places = 0;  ///< offset of this slot's chunks or lines
+  float divisor = 1;       ///< sums are divided by this before rounding
+  /// Words that earlier kernels wrote, or null. `word` must be equal on all ranks. If `wrong` is
+  /// not 0, this rank sends the hash `refusal` and expects refusal + 1, which no rank sends.
   const std::int32_t* word = nullptr;
   const std::int32_t* wrong = nullptr;
   std::uint32_t refusal = 0;
@@ -53,7 +53,7 @@ struct ProductSum {
   const uint4* bias = nullptr;      ///< [row_units] or null; added once
   const uint4* residual = nullptr;  ///< begins at this rank's first sum; or null; added once
   std::uint32_t row_units = 1;
-  std::uint32_t first_column = 0;  ///< column of the first sum, in units of 16 bytes
+  std::uint32_t first_column = 0;  ///< column column column of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
   DType dtype{};  ///< must be a type of GPUs
 };
@@ -65,7 +65,7 @@ struct ProductSum {
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
 /// Likewise, directly between the ranks' tensors.
 [[nodiscard]] cudaError_t enqueue_direct(const ExchangeParams&, Start, cudaStream_t);
-/// The same, behind a product.
+/// The same after a GEMM, for sums of its partials.
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_lines(const ProductSum&, Start, cudaStream_t);
 

@@ -7,11 +7,11 @@ namespace tilelace::cuda {
 
 /// Where the ranks have a tensor: on all of them at the same offset of the same symmetric memory.
 struct ReachableOut {
-  std::byte* base = nullptr;       ///< rank 0's memory; null: they cannot be reached
-  std::size_t stride = 0;          ///< between ranks
+  std::byte* base = nullptr;       ///< rank 0's memory; null: results cannot be reached
+  std::size_t stride = 0;          ///< bytes from one rank's memory to the next
   std::size_t offset = 0;          ///< of the tensor
-  std::uint32_t memory = 0;        ///< its number, the same on all ranks
-  std::byte* multicast = nullptr;  ///< all ranks' memory at one address; null: not mapped so
+  std::uint32_t memory = 0;        ///< number of the memory, equal on all ranks
+  std::byte* multicast = nullptr;  ///< address of all ranks' memory; null: not mapped
 
   [[nodiscard]] std::byte* at(int rank) const {
     return base + static_cast<std::size_t>(rank) * stride + offset;
