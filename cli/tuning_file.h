@@ -50,7 +50,7 @@ class TuningFile {
   plan::TuningDraft table_;
 };
 
-/// The file that is asked for, with the tables that are merged into it; says what became of them.
+/// Opens the file that was asked for and merges other tables into it; prints what was merged.
 /// Errors: as TuningFile.
 TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
 
@@ -58,10 +58,10 @@ TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
 /// TuningFile.
 void merge_tables(const TuneRequest&);
 
-/// What was tuned, for the last lines.
+/// Counts what was tuned, for the last lines of the output.
 class TuneTally {
  public:
-  /// `standard_us`: what is taken without a table; 0: not timed.
+  /// `standard_us`: time of the choice without a table; 0: not timed.
   void add(double us, double standard_us);
   void print(std::ptrdiff_t wanted, const TuningFile&, const std::string& out) const;
 
@@ -70,8 +70,9 @@ class TuneTally {
   double gains_ = 0;
 };
 
-/// The tables that a machine of so many GPU ranks plans with: of a file, or "off"; empty: those
-/// that calls find. Prints what of them is not used. Errors: usage (a file that is no table).
+/// Gives the machine the tables that calls of this number of GPU ranks would use: of a file, or
+/// none for "off"; empty: those that calls find. Prints which tables are not used. Errors: usage (a
+/// file that is not a table).
 void take_tables(const std::string& file, int ranks, Machine&);
 
 }  // namespace tilelace::cli

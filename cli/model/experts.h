@@ -14,7 +14,7 @@ struct ExpertsConfig {
   std::string family;  ///< mixtral, qwen3_moe, olmoe, gpt_oss or deepseek_v3
   int layers = 0;
   int hidden = 0;
-  int inner = 0;  ///< inner columns inner columns inner columns of one expert
+  int inner = 0;  ///< inner columns of one expert
   int experts = 0;
   int top_k = 0;
   int shared = 0;  ///< inner columns of the shared experts; 0: none

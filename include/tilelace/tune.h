@@ -67,12 +67,12 @@ struct TuneResult {
 TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {});
 
 /// Times the tiles of both products of a layer of experts, for each number of tokens, as tune()
-/// times plans: all ranks at once, in CUDA graphs, under random routings that favour no expert. The
-/// fastest ones' results are checked against fp64. Later calls of such layers take these tiles: for
-/// the number of tokens alone, whatever the routing. Collective: the same arguments on every rank,
-/// but for layer.first. Options: candidates is ignored, for there are few tiles. Memory: operands
-/// of one product at a time. Errors: as tune; usage (a layer that GPU ranks cannot run; more tokens
-/// than layer.m).
+/// times plans: all ranks at once, in CUDA graphs, with random routings that favour no expert. The
+/// results of the fastest tiles are checked against fp64. Later calls of such layers use these
+/// tiles, which depend on the number of tokens but not on the routing. Collective: the same
+/// arguments on every rank, except layer.first. Options: `candidates` is ignored, since there are
+/// few kinds of tiles. Memory: operands of one product at a time. Errors: as tune; usage (a layer
+/// that GPU ranks cannot run; more tokens than layer.m).
 TuneResult tune_experts(Communicator&, const MoeLayer& layer, std::span<const std::int64_t> m,
                         const TuneOptions& = {});
 

@@ -23,7 +23,7 @@ struct ExchangeSpec {
   int shots = 1;
   int workers = 1;
   std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< between the ranks' tensors: not of uneven all_to_all, nor one-shot
+  bool direct = false;     ///< directly between tensors; not uneven all_to_all, nor one-shot
   bool lines = false;      ///< units carry the call's epoch instead of flags
   bool in_place = false;
 
@@ -104,7 +104,7 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
  private:
   [[nodiscard]] Index in_at(int q) const { return call_.in_at[static_cast<std::size_t>(q)]; }
   [[nodiscard]] Index out_at(int q) const { return call_.out_at[static_cast<std::size_t>(q)]; }
-  /// What a peer's worker has stored directly into this rank's result.
+  /// Notes the data that a peer's worker has stored directly in this rank's result.
   void find_results(const schedule::ExchangeFlag& f) {
     const Index units = s_.sums && !s_.shares ? 0 : call_.result_units(f.rank);
     for (Index round = 0; round < s_.rounds_of(units); ++round) {

@@ -100,7 +100,7 @@ struct Communicator::Impl {
 
   std::unique_ptr<comm::Group> group;
   CommunicatorOptions options;
-  std::unique_ptr<Backend> backend;  // must be must be must be destroyed before the group
+  std::unique_ptr<Backend> backend;  // must be destroyed before the group
   op::KeptTuning tuning;
   op::MoeRoom moe;
   const bool compares = env::compare_calls();

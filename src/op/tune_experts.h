@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands for tuning a product of a layer of experts: random values and routings, in enough copies
-// that L2 cannot hold what calls touch, and the expected result.
+// Operands for tuning a product of a layer of experts: random values and routings, in so many
+// copies that L2 cannot hold all that calls touch, and the expected result.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace tilelace::op {
 
 class TuneValues;
 
-/// A product to tune: of a layer's first half, or of its second.
+/// A product to tune, of a layer's first or second half.
 struct AskedTiles {
   MoeLayer layer;
   std::int64_t m = 0;
@@ -29,8 +29,8 @@ struct FoundTiles {
   TunedExperts row;
 };
 
-/// Rows of each of this rank's experts as prefix sums, [here + 1]: m tokens choose top_k different
-/// experts each, all alike. The same draw for the same seed.
+/// First rows of this rank's experts, [here + 1], if m tokens choose top_k different experts each,
+/// every expert with equal probability. The same seed gives the same draw.
 std::vector<std::int32_t> uniform_begins(const MoeLayer&, std::int64_t m, std::uint32_t seed);
 
 class ExpertOperands {
@@ -42,14 +42,14 @@ class ExpertOperands {
   [[nodiscard]] GroupedGemmArgs call(int i, void* stream) const;
   /// Fills the first result with NaNs.
   void poison();
-  /// Checks some rows of the first result against fp64. Empty: right; else what is wrong. The
-  /// stream's work must be done.
+  /// Checks some rows of the first result against fp64. Returns what is wrong, or empty text. The
+  /// stream's work must have finished.
   [[nodiscard]] std::string wrong() const;
 
  private:
   struct Set {
     DeviceBuffer x, out, begins;
-    std::size_t weight = 0;  ///< which copy
+    std::size_t weight = 0;  ///< number of the copy
   };
   [[nodiscard]] std::string wrong_row(std::int64_t expert, std::int64_t row) const;
 
@@ -60,7 +60,7 @@ class ExpertOperands {
   float weight_scale_;
   std::vector<DeviceBuffer> weights_;
   std::vector<Set> sets_;
-  std::vector<std::int32_t> begins_;  ///< of the first set
+  std::vector<std::int32_t> begins_;  ///< begins of the first copy
   DeviceBuffer scales_, sources_;
 };
 

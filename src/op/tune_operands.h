@@ -22,7 +22,8 @@ class TuneValues {
   /// Element i of a rank's tensor (0: input, from 1 on: weights), rounded to the type. `scale`: a
   /// power of two.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i, float scale = 1) const;
-  /// The first `count` elements of that tensor, as bytes of the type; a round of them at most.
+  /// The first `count` elements of a rank's tensor, as bytes of the type; at most one round of
+  /// values.
   [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count,
                                   float scale = 1) const;
 
@@ -30,11 +31,11 @@ class TuneValues {
   std::vector<float> values_;
 };
 
-/// Fills a buffer with `elements` elements: a tensor's first ones, again and again.
+/// Fills a buffer with `elements` elements by repeating a tensor's first ones.
 void fill_rounds(DeviceBuffer&, const std::string& first, std::int64_t elements, DType);
-/// Fills it with NaNs.
+/// Fills a buffer with NaNs.
 void fill_nans(DeviceBuffer&);
-/// How many copies of so many bytes L2 cannot hold, up to a bound.
+/// The number of copies of this size that do not fit L2, up to a limit.
 std::int64_t copies_beyond_l2(std::int64_t bytes);
 
 class TuneOperands {

@@ -32,7 +32,7 @@ class TuneSession {
   /// much (unless forced); `why` then gives the reason, on every rank. Collective. Errors: system
   /// (a wrong result), peer, timeout, usage.
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
-  /// The same of a product of a layer of experts.
+  /// The same for a product of a layer of experts.
   std::optional<FoundTiles> tune(const AskedTiles&, double seconds, std::string& why);
   /// Describes other work on a rank's GPU, or throttling; empty if there is none, or if tuning is
   /// forced. Collective.
@@ -45,23 +45,24 @@ class TuneSession {
     Plan plan;
     double predicted_us = 0;
   };
-  /// A call that is timed, the i-th of a graph.
+  /// A call to be timed; `run` makes the i-th call of a graph.
   struct TimedCall {
     std::function<void(int)> run;
     double predicted_us = 0;
     double about_us = 0;  ///< estimated time; 0: no graph yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
-  /// Makes operands. False, on every rank: one of them has no memory for them.
+  /// Makes operands. Returns false, on every rank, if a rank lacks memory for them.
   template <class Operands, class Asked>
   [[nodiscard]] bool has_memory(const Asked&, std::optional<Operands>&, std::string& why);
   plan::Halving timed(std::vector<TimedCall>&, double seconds);
   void capture(std::size_t number, TimedCall&);
-  /// Whether the times say anything of these calls; else `why`.
+  /// Whether the times are steady enough to compare calls; if not, `why` gives the reason.
   [[nodiscard]] bool steady(const plan::Halving&, std::string& why) const;
   /// One sample of a graph, on the slowest rank: `load` replays to warm up, then `timed` replays.
   plan::Sample sample(std::size_t number, int load, int timed, double end_s);
-  /// Runs a call on spoilt results and checks them; `what`: for the error. Error: system.
+  /// Poisons the results, runs a call and checks them. `what`: the call, for the error. Error:
+  /// system.
   template <class Operands>
   void check(Operands&, const std::function<void(int)>& run, const std::string& what);
   /// The first rank's text that is not empty, on every rank.

@@ -18,9 +18,9 @@
 // With line verbs (`put` and `take` of units that carry the call's number) flags are part of the
 // data: there is one round, and signal and wait do nothing.
 //
-// Where peers reach each other's tensors, a call may be direct: nothing is staged. Parcels are
-// stored into the peers' results; terms of a sum are read from the peers' inputs, and shared sums
-// stored into their results. Each worker has one flag per peer, raised when it is done there.
+// If peers can reach each other's tensors, a call may be direct, without staging. Parcels are
+// stored in the peers' results; terms of a sum are read from the peers' inputs, and shared sums
+// stored in their results. Each worker has one flag per peer, raised when it is done there.
 #pragma once
 #include <cstdint>
 

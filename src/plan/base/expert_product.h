@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products of a layer of experts on a rank, as its halves make them.
+// The products that the two halves of a layer of experts make on a rank.
 #pragma once
 #include "plan/grouped_product.h"
 #include "tilelace/moe.h"
 
 namespace tilelace::plan {
 
-/// The first half's product, or the second's, for m tokens of all ranks.
+/// The product of the first half, or of the second, for m tokens over all ranks.
 inline GroupedProduct expert_product(const MoeLayer& l, std::int64_t m, bool first) {
   const bool gated = first && row_of(l.activation).gated;
   return {m * l.top_k,

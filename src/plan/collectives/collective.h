@@ -61,9 +61,9 @@ constexpr Index kLineGroup = 32;
 constexpr Index kChunkWorkers = 8;
 /// Threads of a CTA of lines; each has one unit.
 constexpr Index kLineThreads = 256;
-/// CTAs per SM. Chunks: kCtas, or kCtasOfTwo between two ranks and in direct calls, whose kernels
-/// need fewer registers.
-/// Lines: one, or kCtas between two ranks.
+/// CTAs per SM. For chunks: kCtas; between two ranks and in direct calls kCtasOfTwo,
+/// since those kernels need fewer registers. For lines: one; between two ranks
+/// kCtas.
 constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
@@ -81,7 +81,7 @@ constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 struct CollectivePlan {
   bool lines = false;
   int shots = 1;
-  bool direct = false;  ///< between tensors that peers can reach
+  bool direct = false;  ///< directly between tensors that peers can reach
   int workers = 1;
   Index chunk = 1;   ///< units
   Index pieces = 1;  ///< schedules run in sequence, each for `piece` units of a parcel
@@ -95,22 +95,22 @@ struct CollectiveMachine {
   int architecture = 0;                 ///< predictions use its figures
   Index staged_bytes = 0;               ///< bytes for chunks; 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< the most rounds of a call
-  bool shared = false;                  ///< shared shared with other communicators: one CTA per SM
+  bool shared = false;                  ///< shared with other communicators: one CTA per SM
   bool gpu = true;  ///< workers: CTAs (lines) or warps (chunks); false: threads, only chunks
 };
 
 /// Whether a call can be sent as lines: slots must have room for all of them. Never on CPU ranks.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
-/// What peers must reach in a direct call.
+/// The tensors that peers must be able to reach in a direct call.
 struct DirectNeeds {
   bool in = false, out = false;
 };
-/// None: there is no direct form of the call.
+/// The needs of the call's direct form; none: there is no such form.
 std::optional<DirectNeeds> direct_needs(const CollectiveCall&);
 
-/// `direct`: peers reach what direct_needs() says.
-/// Errors: usage (an option that is not possible for the call).
+/// `direct`: peers can reach what direct_needs() asks for. Errors: usage (an option that is not
+/// possible for the call).
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
 std::string describe(const CollectivePlan&);
@@ -133,9 +133,9 @@ extern template PlacedExchange<schedule::kMaxGpuRanks> place_exchange(const Coll
 extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const CollectivePlan&,
                                                   Index);
 
-/// Hash of what all ranks must agree on; `out`, `in`: the peers' memory that a direct call uses.
-/// hash_between adds what only two ranks know of each other: the word from `from` to `to`, which
-/// both compute alike. Hashes are at least kFirstHash: smaller words do not stand for calls.
+/// Hash of all that ranks must agree on. `out`, `in`: the peers' memory that a direct call uses.
+/// hash_between adds what only ranks `from` and `to` know, and both compute the same word. Hashes
+/// are at least kFirstHash, since smaller words have other meanings.
 constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t out = 0,
                               std::uint64_t in = 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table that have the tiles of products grouped by expert.
+// Rows of a table for products grouped by expert, which have the tiles of the product.
 #pragma once
 #include <string_view>
 
@@ -8,13 +8,13 @@
 
 namespace tilelace::plan {
 
-/// The `op` of such a row.
+/// The field `op` of such rows.
 inline constexpr std::string_view kGroupedOp = "grouped_gemm";
 
-/// Errors: usage (op is missing or no text).
+/// Whether a row is for a grouped product. Errors: usage (op is missing or not a text).
 bool is_grouped(const TableFields& row);
-/// Adds the row to the table; of an unknown type or other kernels: adds a note. Errors: usage (a
-/// field is missing or invalid; the product has a row already).
+/// Adds the row to the table. If its type is unknown or its kernels are others, adds a note
+/// instead. Errors: usage (a field is missing or invalid; the product has a row already).
 void take_grouped(const TableFields& row, TuningTable&);
 
 }  // namespace tilelace::plan

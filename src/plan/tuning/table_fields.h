@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fields of a table of measured plans, as its file has them.
+// Reads the fields in the file of a table of measured plans.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,14 +12,14 @@
 
 namespace tilelace::plan {
 
-/// One object of the file; every error says where it stands.
+/// An object in the file. Every error says where in the file it is.
 class TableFields {
  public:
   TableFields(const nlohmann::json& object, std::string where)
       : object_(object), where_(std::move(where)) {
     require(object.is_object(), "{}: got {}, expected an object", where_, object.type_name());
   }
-  /// That must be there.
+  /// A field that must exist.
   [[nodiscard]] const nlohmann::json& at(const char* name) const {
     const auto found = object_.find(name);
     require(found != object_.end(), "{}: {} is missing", where_, name);
@@ -39,7 +39,7 @@ class TableFields {
             "{}: {}: got {}, expected microseconds, more than 0", where_, name, value.dump());
     return value.get<double>();
   }
-  /// 0: there is none.
+  /// A rate; 0 if the field is absent.
   [[nodiscard]] double rate_or_none(const char* name) const {
     if (!has(name)) return 0;
     const nlohmann::json& value = at(name);

@@ -9,7 +9,7 @@
 
 namespace tilelace::plan {
 
-/// Factor between two sizes, as a power of two: |log2|.
+/// The factor between two sizes as a power of two: |log2(a / b)|.
 double size_factor(std::int64_t a, std::int64_t b);
 
 /// Distance of a row from a problem: the sum of |log2| of the ratios of m, n (of all weights) and

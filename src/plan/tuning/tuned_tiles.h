@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles that a table of measurements gives for a product grouped by expert.
+// The tiles for a product grouped by expert, from a table of measurements.
 #pragma once
 #include <string>
 
@@ -12,16 +12,15 @@ struct TilesChoice {
   std::string reason;
 };
 
-/// Distance of a row from a product: |log2| of the ratios of their rows, experts, n and k, added
-/// up.
+/// Distance of a row from a product: the sum of |log2| of the ratios of rows, experts, n and k.
 double tuning_distance(const GroupedProduct& row, const GroupedProduct& asked);
 
 /// Whether the table, or one chained to it, has a row of exactly this product for this machine.
 bool has_own_row(const TuningTable*, const GroupedProduct&, const Machine&);
 
-/// The tiles of the product's own row in the machine's tables; else of the nearest row, up to
-/// kFarthestRow; else what grouped_tiling says. The reason says which. A function of shapes and
-/// tables alone: a captured call takes every routing.
+/// The tiles of the product's own row in the machine's tables, else of the nearest row within
+/// kFarthestRow, else those of grouped_tiling. The reason says which. They depend only on sizes and
+/// tables, so a captured call works for every routing.
 TilesChoice choose_tiles(const GroupedProduct&, const Machine&);
 
 }  // namespace tilelace::plan

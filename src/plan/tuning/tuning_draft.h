@@ -31,11 +31,11 @@ class TuningDraft {
   [[nodiscard]] const std::string& note() const { return note_; }
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] bool has(const Problem&) const;
-  /// Of this build's kernels.
+  /// Whether there is a row for the product with this build's kernels.
   [[nodiscard]] bool has(const GroupedProduct&) const;
   /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, const TunedTimes&);
-  /// Replaces the product's row, if there is one.
+  /// Adds a row, or replaces the product's old row.
   void put(const GroupedProduct&, GroupedTiling, const TunedTimes&);
   /// Adds the rows of another file for problems that this table lacks, and returns their number.
   /// Errors: usage (not a table, or one for other GPUs or kernels).

@@ -33,20 +33,19 @@ struct TunedDevice {
 /// Whether two memory rates, in GB/s, can be of the same kind of GPU; 0: unknown, which fits all.
 bool same_memory(double gbps, double other_gbps);
 
-/// The device as text: The device as text: The device as text: "sm_90a with 132 multiprocessors and
-/// 4800 GB/s of memory".
+/// The device as text: "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
 std::string said_of(const TunedDevice&);
 /// The kind of GPU that a machine has.
 TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {
   Problem problem;  ///< only what plans depend on: op, ranks, m, n, k, dtype, and whether swiglu
-  Plan plan;        ///< with its kernel
+  Plan plan;        ///< the row's plan, with its kernel
   std::string kind;
   double us = 0;
 };
 
-/// The fastest tiles of a product grouped by expert, which is one rank's.
+/// The fastest tiles of one rank's product grouped by expert.
 struct TunedTiles {
   GroupedProduct product;
   GroupedTiling tiling{};
@@ -57,10 +56,10 @@ class TuningTable {
  public:
   std::string file;
   TunedDevice device;
-  std::vector<TunedRow> rows;            ///< one per problem
-  std::vector<TunedTiles> grouped = {};  ///< one per product
+  std::vector<TunedRow> rows;            ///< a row per problem
+  std::vector<TunedTiles> grouped = {};  ///< a row per product
   std::vector<std::string> notes;        ///< what was ignored in the file, and why
-  std::uint64_t digest = 0;              ///< hash hash of the file's bytes
+  std::uint64_t digest = 0;              ///< hash of the file's bytes
   /// A table whose rows are used for problems that this one has no nearer row for; null: none.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
@@ -72,7 +71,7 @@ class TuningTable {
 
 /// Version of this build's set of kernels. Times of another set are not valid.
 std::string kernel_set();
-/// The same of products grouped by expert, whose rows name it.
+/// The same for products grouped by expert; their rows contain it.
 std::string grouped_kernel_set();
 
 /// The tiling of this name, if there is one.

@@ -14,8 +14,8 @@ struct CollectiveTensors {
   const void* in = nullptr;
   void* out = nullptr;
   cudaStream_t stream = nullptr;
-  ReachableOut reachable = {};         ///< of a direct call: out, where peers store into it
-  ReachableOut inputs = {};            ///< of a direct sum: in
+  ReachableOut reachable = {};         ///< direct call: `out`, if peers store into it
+  ReachableOut inputs = {};            ///< direct sum: `in`
   const std::int32_t* word = nullptr;  ///< as in ExchangeParams
   const std::int32_t* wrong = nullptr;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of collectives by themselves (schedule/exchange.h): parcels as chunks with a flag each,
-// as lines, or directly between the ranks' tensors.
+// Kernels of collectives without a GEMM (schedule/exchange.h): parcels are sent as chunks with a
+// flag each, as lines, or directly between the ranks' tensors.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -27,10 +27,10 @@ struct ExchangeParams {
   schedule::RingExchange schedule;                 ///< workers: CTAs (lines) or warps (chunks)
   CallParams call;                                 ///< its hash is that of all that ranks agree on
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< hash in our header to each peer
-  std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected hash expected from each peer
+  std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected from each peer
   ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what this rank keeps
   ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
-  /// Direct call: where our parcel, or our sums, go at each rank; and each rank's terms of our
+  /// Direct call: the place of our parcel, or our sums, at each rank; each rank's terms of our
   /// sums.
   std::byte* results[schedule::kMaxGpuRanks];
   std::byte* inputs[schedule::kMaxGpuRanks];
@@ -53,7 +53,7 @@ struct ProductSum {
   const uint4* bias = nullptr;      ///< [row_units] or null; added once
   const uint4* residual = nullptr;  ///< begins at this rank's first sum; or null; added once
   std::uint32_t row_units = 1;
-  std::uint32_t first_column = 0;  ///< column column column of the first sum, in units of 16 bytes
+  std::uint32_t first_column = 0;  ///< column of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
   DType dtype{};  ///< must be a type of GPUs
 };
@@ -63,7 +63,7 @@ struct ProductSum {
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
 /// The same as lines, in one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
-/// Likewise, directly between the ranks' tensors.
+/// The same directly between the ranks' tensors.
 [[nodiscard]] cudaError_t enqueue_direct(const ExchangeParams&, Start, cudaStream_t);
 /// The same after a GEMM, for sums of its partials.
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);

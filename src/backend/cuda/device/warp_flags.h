@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags and headers of an exchange whose workers are warps: every lane of a warp calls everything.
+// Flags and headers of an exchange whose workers are warps. All lanes call every function.
 #pragma once
 #include "backend/cuda/device/parcels.h"
 #include "backend/cuda/device/publish.h"
@@ -14,14 +14,14 @@ class WarpFlags {
   [[nodiscard]] TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
 
-  /// A lane each, which flush() releases together: one release after the other would each wait for
-  /// what the multiprocessor has under way.
+  /// Notes a flag to raise, one per lane; flush() then raises them together. In sequence each
+  /// release would wait for all that the multiprocessor has in flight.
   TILELACE_DEVICE void signal(int to, schedule::Index word, std::uint32_t round) {
     if (signals_++ != lane()) return;
     told_ = words_of(to) + word;
     said_ = round;
   }
-  /// Before the next data, and before a wait.
+  /// Raises the noted flags. Called before the next data is stored, and before a wait.
   TILELACE_DEVICE void flush() {
     if (signals_ == 0) return;
     __syncwarp();  // a lane's release announces what all lanes stored
@@ -29,10 +29,10 @@ class WarpFlags {
     signals_ = 0;
   }
 
-  /// Counts the call, and has the next settle() look at the peers' headers, too.
+  /// Counts the call, and makes the next settle() read the peers' headers, too.
   TILELACE_DEVICE void admit() {
     flush();
-    __syncthreads();  // everybody has the number before it is counted
+    __syncthreads();  // all threads have the number before it is counted
     if (threadIdx.x == blockDim.x - 1) count_exchange(p_.call, epoch_);
     admits_ = true;
   }
@@ -41,9 +41,9 @@ class WarpFlags {
     if (waits_++ == lane()) awaited_ = word;
   }
 
-  /// Words of this round, a lane each, and beside the first of them the peers' headers, from lane
-  /// kMaxGpuRanks on: one load looks at all. A word stays as it is until this rank has taken what
-  /// its place holds: it is of this call and round, and of no later one.
+  /// Waits for this round's words, one per lane. With the first of them lanes from kMaxGpuRanks on
+  /// wait for peers' headers, so that one load reads all. A word stays until this rank has taken
+  /// what its place holds, so it is never of a later round or call.
   TILELACE_DEVICE void settle(std::uint32_t round) {
     flush();
     if (waits_ == 0 && !admits_) return;
@@ -59,11 +59,11 @@ class WarpFlags {
     awaited_ = -1;
     admits_ = false;
     failed_ = __all_sync(~0U, good ? 1 : 0) == 0;
-    __syncwarp();  // what one lane saw is there for all: a vote does not promise it
+    __syncwarp();  // makes what one lane saw visible to all; a vote does not
   }
 
  private:
-  /// Whether what this lane waits for is here; `good`: and as it should be.
+  /// Whether this lane's word or header is here. `good`: whether a header agrees.
   TILELACE_DEVICE bool look(bool hears, int from, std::uint32_t round, bool& good) const {
     const comm::Header* const word =
         hears ? header_of(p_, from, epoch_) : words_of(p_.schedule.rank) + awaited_;
@@ -85,15 +85,15 @@ class WarpFlags {
 
   const ExchangeParams& p_;
   std::uint32_t epoch_;
-  int signals_ = 0, waits_ = 0;   ///< at most a lane each
-  comm::Header* told_ = nullptr;  ///< the word that this lane raises, and the round it says
+  int signals_ = 0, waits_ = 0;   ///< at most one per lane
+  comm::Header* told_ = nullptr;  ///< the word that this lane raises, and its round
   std::uint32_t said_ = 0;
   schedule::Index awaited_ = -1;  ///< the word that this lane waits for
   bool admits_ = false, failed_ = false;
 };
 
-/// store(unit, value) of each unit of a part, which begins `from` with; kUnits loads of each lane
-/// are under way.
+/// Loads each unit of a part and calls store(unit, value). Each lane has kUnits loads in
+/// flight.
 template <int kUnits, class Load, class Store>
 TILELACE_DEVICE void move_units(schedule::RowRange part, const Load& load, const Store& store) {
   const auto units = static_cast<int>(part.size());

@@ -20,7 +20,7 @@ class GpuMoePasses : public MoePasses {
   void sum_slots(const SlotSumPass&) override;
   /// Loads the kernels. Errors: system.
   void prepare(std::int64_t k) override;
-  /// Tiles come from the tables of this machine from now on; before, from none.
+  /// Takes tiles from this machine's tables from now on. Before this call no table is used.
   void take_machine(const Machine&);
 
  private:
