@@ -10,9 +10,9 @@ namespace tilelace::cli {
 
 struct Column {
   std::string title;
-  int width = 0;            ///< in characters; in characters; in characters; at least the title's
-  bool left = false;        ///< aligned left: aligned left: aligned left: text, not a figure
-  int spare = 0;            ///< 0: always shown; else columns with the highest number are left out first
+  int width = 0;      ///< in characters; in characters; in characters; at least the title's
+  bool left = false;  ///< aligned left: aligned left: aligned left: text, not a figure
+  int spare = 0;      ///< 0: always shown; else columns with the highest number are left out first
   std::string legend = {};  ///< a sentence; may be empty
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of every element type are instantiated with.
+// The element types with which typed tests are instantiated.
 #pragma once
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `./test --all` sets: tests that try random cases try others than the gate's, and more of
-// them.
+// Settings of `./test --all`, with which tests of random cases try other and more cases than the
+// gate.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -13,9 +13,9 @@ inline std::uint64_t night_number(const char* name, std::uint64_t in_the_gate) {
   return text == nullptr ? in_the_gate : std::strtoull(text, nullptr, 10);
 }
 
-/// To be added to a test's own seed.
+/// A number to add to a test's own seed.
 inline std::uint64_t night_seed() { return night_number("TILELACE_TEST_SEED", 0); }
-/// How many times the gate's cases to try.
+/// Factor on the number of the gate's cases.
 inline int night_times() {
   return static_cast<int>(
       std::clamp<std::uint64_t>(night_number("TILELACE_TEST_TIMES", 1), 1, 1000));

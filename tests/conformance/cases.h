@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of CPU ranks. Seeded, so that a case is named by its test, seed and number.
+// Random cases for CPU ranks. A test, a seed and a number name a case.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace tilelace::conformance {
 
-/// One call of a case: its rows, at most the problem's.
+/// The rows of one call of a case, at most the problem's.
 struct CallShape {
   std::int64_t m = 0;
-  std::vector<std::int64_t> rows;  ///< empty: even split
+  std::vector<std::int64_t> rows;  ///< rows of each shard; empty: even split
 };
 
 struct Case {
-  Problem problem;  ///< m and rows: the largest
+  Problem problem;  ///< m and rows of the largest call
   PlanOptions options;
   int workers = 1;
   std::vector<CallShape> calls;
-  std::int64_t pad = 0;     ///< 16-byte units by which strides exceed the row
-  std::int64_t offset = 0;  ///< 16-byte units by which data is off a cache line
-  std::uint64_t seed = 0;   ///< of the data
-  std::string name;         ///< test, number
+  std::int64_t pad = 0;     ///< padding of rows, in units of 16 bytes
+  std::int64_t offset = 0;  ///< distance of data from a cache line, in units of 16 bytes
+  std::uint64_t seed = 0;   ///< seed of the data
+  std::string name;         ///< test and number
 
   [[nodiscard]] std::string describe() const;
 };
@@ -34,12 +34,12 @@ struct CaseRequest {
   int ranks = 1;
   int count = 0;
   std::uint64_t seed = 1;
-  bool activations = false;  ///< activations too, and no bias but small ones (bounds tests)
-  int calls = 2;             ///< calls a case
-  std::int64_t largest = 0;  ///< rows, columns and depth at most about this; 0: by ranks
+  bool activations = false;  ///< for tests of bounds: draws activations, and only small biases
+  int calls = 2;             ///< calls per case
+  std::int64_t largest = 0;  ///< about the largest rows, columns and k; 0: by ranks
 };
 
-/// `count` legal cases. Combinations that make_plan refuses are left out, and counted.
+/// `count` valid cases. Combinations that make_plan refuses are counted and left out.
 struct CaseTable {
   std::vector<Case> cases;
   int refused = 0;

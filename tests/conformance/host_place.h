@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of CPU ranks.
+// Memory for the operands of CPU ranks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,25 +9,25 @@
 
 namespace tilelace::conformance {
 
-/// Memory that holds the poison where nothing has been written.
+/// Memory that is filled with poison at first.
 class HostPlace : public test::Place {
  public:
   std::byte* make(std::size_t bytes) override;
   void fill(const TensorView& to, const test::Source& source, std::int64_t first_row) override;
   void set(void* data, std::uint8_t value, std::size_t bytes) override;
-  /// A result that is zero is +0 in every order of adding: with `exact`, -0 is wrong.
+  /// In every order of additions a zero result is +0, so with `exact` -0 is wrong.
   test::Judgement judge(const test::Judged& judged, bool exact) override;
   test::Difference compare(const void* got, const void* expected, DType type,
                            std::size_t count) override;
   std::uint64_t count_unpoisoned(const void* data, std::size_t bytes) override;
-  /// Of all that was made.
+  /// Frees all memory that was made.
   void clear() { memory_.clear(); }
 
  private:
   std::vector<std::vector<std::byte>> memory_;
 };
 
-/// An element of a tensor in host memory.
+/// The address of an element of a tensor in host memory.
 std::byte* at(const TensorView& t, std::int64_t row, std::int64_t col);
 float get(const TensorView& t, std::int64_t row, std::int64_t col);
 void set(const TensorView& t, std::int64_t row, std::int64_t col, float value);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random layers of experts and routings, the same on every rank.
+// Draws random layers of experts and routings, the same on every rank.
 #pragma once
 #include <cmath>
 #include <iterator>
@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// Cases by number.
+/// Draws the case of a number.
 class MoeDraw {
  public:
   explicit MoeDraw(std::uint32_t seed)
@@ -28,7 +28,7 @@ class MoeDraw {
     c.add = static_cast<MoeCase::Add>(below(c.scatters ? 3 : 2));
     c.type = below(2) == 0 ? Item::i32 : Item::i64;
     c.seed = seed_ * 1000 + static_cast<std::uint32_t>(below(1000));
-    const bool cut = below(2) == 0 && l.experts >= ranks;  // an expert belongs to one rank
+    const bool cut = below(2) == 0 && l.experts >= ranks;  // one rank per expert
     for (int r = 0; r < ranks; ++r) {
       c.rows.push_back(below(4) == 0 ? 0 : below(12));
       l.m += c.rows.back();
@@ -39,7 +39,7 @@ class MoeDraw {
     return c;
   }
 
-  /// New ids and weights for the same tokens: of one of five kinds.
+  /// Draws new ids and weights for the same tokens, of one of five kinds.
   void route(MoeCase& c) {
     const MoeLayer& l = c.layer;
     const auto kind = below(5);
@@ -47,8 +47,8 @@ class MoeDraw {
     c.ids.assign(static_cast<std::size_t>(l.m * l.top_k), -1);
     c.weights.assign(c.ids.size(), 0.0F);
     for (std::size_t i = 0; i < c.ids.size(); ++i) {
-      if (kind == 0) continue;                        // nobody
-      c.ids[i] = kind == 1 ? hot : below(l.experts);  // one for all
+      if (kind == 0) continue;                        // no choice
+      c.ids[i] = kind == 1 ? hot : below(l.experts);  // the same expert for all tokens
       if (kind == 2 && i % static_cast<std::size_t>(l.top_k) > 0) c.ids[i] = c.ids[i - 1];
       if (kind == 3 && below(10) < 3) c.ids[i] = -1;
       c.weights[i] = c.ids[i] < 0 ? std::nanf("") : 0.03125F * static_cast<float>(1 + below(32));

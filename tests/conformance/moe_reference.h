@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts in fp64, from a definition that knows no map: problems of all ranks, and how
-// far each element of a result may be off.
+// A reference for mixtures of experts, in fp64 and without maps: the data of all ranks, the exact
+// results, and a bound on the error of each element.
 #pragma once
 #include <fmt/format.h>
 
@@ -24,14 +24,14 @@ using cpu::rounded;
 using cpu::times;
 using cpu::Within;
 
-/// A layer on all ranks, with a routing of all tokens.
+/// A layer on all ranks, with a routing for all tokens.
 struct MoeCase {
   struct Part {
     std::int64_t first = 0, here = 1;
   };
 
-  MoeLayer layer;           ///< of all ranks; `first` and `here` are a rank's own
-  std::vector<Part> parts;  ///< a rank's experts
+  MoeLayer layer;           ///< common to all ranks, except `first` and `here`
+  std::vector<Part> parts;  ///< the experts of each rank
   std::vector<std::int64_t> rows;
   std::vector<std::int64_t> ids;
   std::vector<float> weights;
@@ -39,7 +39,7 @@ struct MoeCase {
   bool biased = false, scatters = true;
   enum class Add { none, all, own } add = Add::none;
   bool integers = false;
-  float filled = 1;  ///< share of integers that are drawn, others are 0: small sums of long rows
+  float filled = 1;  ///< fraction of integers that are not 0, to keep sums of long rows small
   std::uint32_t seed = 0;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(parts.size()); }
@@ -60,7 +60,7 @@ struct MoeCase {
     return (row_of(layer.activation).gated ? 2 : 1) * layer.inner;
   }
 
-  /// A tensor's elements, which its type represents exactly. Every name and rank has its own.
+  /// Elements of a tensor, which its type represents exactly. They differ for every name and rank.
   [[nodiscard]] std::vector<float> values(int name, int rank, std::int64_t count,
                                           float scale = 1) const {
     std::mt19937 random(seed * 977U + static_cast<std::uint32_t>(name * 31 + rank));
@@ -97,7 +97,7 @@ struct MoeCase {
     return values(5, r, tokens * layer.hidden);
   }
 
-  /// A rank's rows: (token, slot) pairs of its experts, by expert and then in their order.
+  /// The rows of a rank: (token, slot) pairs of its experts, ordered by expert and then by pair.
   [[nodiscard]] std::vector<std::size_t> pairs(int rank) const {
     const MoeLayer l = on(rank);
     std::vector<std::size_t> kept;
@@ -118,7 +118,7 @@ struct MoeCase {
   }
 };
 
-/// What the first half gives on a rank: row by row of `pairs`.
+/// The first half's results on a rank, in the order of `pairs`.
 inline std::vector<Within> first_half(const MoeCase& c, int rank) {
   const MoeLayer l = c.on(rank);
   const auto x = c.x(), w = c.first_weight(rank), bias = c.first_bias(rank);
@@ -127,7 +127,7 @@ inline std::vector<Within> first_half(const MoeCase& c, int rank) {
     const auto token = static_cast<std::int64_t>(pair) / l.top_k;
     const std::int64_t expert = c.ids[pair] - l.first;
     std::vector<float> row(x.begin() + token * l.hidden, x.begin() + (token + 1) * l.hidden);
-    for (auto& v : row) {  // as it is rounded: no bound is left to give
+    for (auto& v : row) {  // computed exactly like the result, so the bound is 0
       if (!l.weight_on_input) break;
       std::byte word[8];
       store_element(word, l.dtype, 0, v * c.weights[pair]);
@@ -148,7 +148,8 @@ inline std::vector<Within> first_half(const MoeCase& c, int rank) {
   return out;
 }
 
-/// The sum over all ranks [m, hidden], of what their first halves gave, row by row.
+/// The second half's result [m, hidden], the sum over all ranks, for these rows of their first
+/// halves.
 inline std::vector<Within> second_half(const MoeCase& c,
                                        const std::vector<std::vector<float>>& acts) {
   const std::int64_t hidden = c.layer.hidden, inner = c.layer.inner;
@@ -190,7 +191,7 @@ inline std::vector<Within> second_half(const MoeCase& c,
   return sums;
 }
 
-/// The first element that is off by more than it may, or "". `exact`: by nothing.
+/// The first element outside its bound, as text, or "". `exact`: all bounds are 0.
 inline std::string difference(const std::vector<Within>& want, const std::vector<float>& got,
                               bool exact) {
   if (want.size() > got.size()) return fmt::format("{} elements of {}", got.size(), want.size());

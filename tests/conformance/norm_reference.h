@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all_reduce_norm's results are, bit for bit, as tilelace/all_reduce_norm.h says it.
+// A reference for all_reduce_norm, bit for bit as tilelace/all_reduce_norm.h defines it.
 #pragma once
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 
 namespace tilelace::test {
 
-/// A call of all ranks.
+/// One call, for all ranks.
 struct NormCase {
   Item item = Item::bf16;
   NormQuant quant = NormQuant::none;
@@ -36,12 +36,12 @@ struct NormCase {
   }
 };
 
-/// A rank's tensors.
+/// Addresses of a rank's tensors.
 struct NormPlaces {
   const void *x = nullptr, *residual = nullptr, *weight = nullptr;
   void *out = nullptr, *normed = nullptr, *quantised = nullptr, *scales = nullptr;
 };
-/// The call with those that it has.
+/// The arguments of the call, with the tensors that it has.
 inline AllReduceNormArgs norm_args(const NormCase& c, const NormPlaces& at) {
   AllReduceNormArgs args;
   args.x = at.x;
@@ -66,7 +66,7 @@ inline std::uint16_t half_of(Item item, float f) {
   return item == Item::bf16 ? float_to_bf16(f) : float_to_fp16(f);
 }
 
-/// Elements of a tensor: 0 .. ranks - 1 those of x, then the residual and the weight.
+/// Elements of a tensor. `which`: 0 .. ranks - 1 are the ranks' x, then residual and weight.
 inline Halves norm_input(const NormCase& c, int which, std::int64_t count) {
   std::mt19937 random(static_cast<std::uint32_t>(c.seed * 131 + static_cast<unsigned>(which)));
   Halves words(static_cast<std::size_t>(count));
@@ -88,7 +88,7 @@ inline float value_of_e4m3(unsigned bits) {
   return static_cast<float>((bits & 0x80U) != 0 ? -value : value);
 }
 
-/// The nearest of all values, of two the even one.
+/// The nearest of all e4m3 values, in a tie the even one.
 inline std::uint8_t nearest_e4m3(float f) {
   unsigned best = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -99,13 +99,13 @@ inline std::uint8_t nearest_e4m3(float f) {
   return static_cast<std::uint8_t>(best | (std::signbit(f) ? 0x80U : 0U));
 }
 
-/// Every operation into a variable in memory, so that none is put together with another.
+/// Forces a value through memory, so that the compiler cannot combine two operations.
 inline float stored(float f) {
   volatile float v = f;
   return v;
 }
 
-/// Of units [begin, begin + size), size a power of two.
+/// The sum of squares of units [begin, begin + size); size is a power of two.
 inline float sum_of_squares(const std::vector<float>& h, std::size_t begin, std::size_t size) {
   if (begin * 8 >= h.size()) return 0;
   if (size > 1)
@@ -169,7 +169,7 @@ inline NormResults norm_results(const NormCase& c, int ranks) {
   return results;
 }
 
-/// Calls that all ranks draw alike.
+/// Draws calls, the same on all ranks.
 class NormDraw {
  public:
   explicit NormDraw(std::uint64_t seed, std::int64_t most) : random_(seed), most_(most) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one table of problems, of CPU ranks and of GPUs: sizes at the edges of tiles, primes, shards
-// that differ or are empty, epilogues. Seeded; the same on every rank.
+// Draws problems for CPU ranks and for GPUs: sizes at the edges of tiles, primes, shards that
+// differ or are empty, epilogues. The same seed gives the same problems on every rank.
 #pragma once
 #include <cstdint>
 #include <random>
@@ -10,7 +10,7 @@
 
 namespace tilelace::conformance {
 
-/// Seeded numbers; the same on every platform.
+/// Random numbers by seed; the same on every platform.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
@@ -31,19 +31,19 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// What a device has, and how large its problems are.
+/// What a device can do, and how large its problems may be.
 struct Domain {
-  std::int64_t unit = 1;  ///< n and k are multiples of it
+  std::int64_t unit = 1;  ///< n and k are multiples of this
   std::int64_t least_rows = 0, most_rows = 0, most_cols = 0, most_depth = 0;
-  std::int64_t most_edge_rows = 0;      ///< of edges; 0: most_rows
-  std::int64_t most_weights = 1;        ///< of ag_gemm
-  std::int64_t down = 1, across = 1;    ///< a tile, whose edges are met
-  std::vector<std::int64_t> more_rows;  ///< edges beside the tile's and the ranks'
+  std::int64_t most_edge_rows = 0;      ///< limit of rows at edges; 0: most_rows
+  std::int64_t most_weights = 1;        ///< limit for ag_gemm
+  std::int64_t down = 1, across = 1;    ///< a tile, at whose edges sizes are drawn
+  std::vector<std::int64_t> more_rows;  ///< more edges, besides those of the tile and the ranks
   std::vector<std::int64_t> more_cols;
   std::vector<std::int64_t> depths;
-  bool exact = false;       ///< results bit by bit: no activation
-  bool exact_bias = false;  ///< the bias is of integers, too
-  bool gated = false;       ///< ag_gemm: with swiglu alone
+  bool exact = false;       ///< results are compared bit by bit, so there is no activation
+  bool exact_bias = false;  ///< the bias has integers, too
+  bool gated = false;       ///< ag_gemm: only with swiglu
 };
 
 Problem draw_problem(Random& random, Op op, int ranks, DType dtype, const Domain& domain);

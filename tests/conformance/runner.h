@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs cases on a group of ranks (threads here) and judges every rank's result of every call.
+// Runs cases on a group of ranks, which are threads, and checks every rank's result of every call.
 #pragma once
 #include <functional>
 #include <mutex>
@@ -14,12 +14,12 @@ namespace tilelace::conformance {
 
 using test::Fill;
 
-/// What a run should do beside the plain thing.
+/// Options of a run.
 struct RunOptions {
   Fill fill = Fill::exact;
-  int repeats = 1;     ///< how often the calls of a case are made, with new inputs each time
-  int drop_rank = -1;  ///< this rank's part of the operand is left out: the check must fail
-  /// Called with every rank's result of every call, checked or not.
+  int repeats = 1;     ///< how often a case's calls are made, each time with new inputs
+  int drop_rank = -1;  ///< this rank's part of the operand is left out, so the check must fail
+  /// Called with every rank's result of every call, also without a check.
   std::function<void(int rank, int call, const std::vector<TensorView>&)> observe;
 };
 
@@ -27,8 +27,8 @@ class Runner {
  public:
   Runner(int ranks, int workers, double timeout_s = 30);
 
-  /// Prepares all cases at once (they share staging), then makes their calls one after the other.
-  /// Returns what went wrong, a line each; at most 20.
+  /// Prepares all cases at once, so that they share staging, then makes their calls one after the
+  /// other. Returns at most 20 findings, one line each.
   std::vector<std::string> run(const std::vector<Case>& cases, const RunOptions& options);
 
   [[nodiscard]] std::vector<Communicator>& members() { return members_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rows of a call a rank has, apart from what the library says of it.
+// The rows of a call that a rank has, computed independently of the library.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// Rows of m before each rank's shard, then m.
+/// The number of rows before each rank's shard, then m.
 inline std::vector<std::int64_t> borders_of(const Problem& p) {
   std::vector<std::int64_t> borders{0};
   for (int r = 0; r < p.ranks; ++r) {
@@ -27,8 +27,9 @@ inline int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row) 
       std::distance(borders.begin(), std::upper_bound(borders.begin(), borders.end(), row)) - 1);
 }
 
-/// What a rank of a call holds. The rows that an op gathers are one operand to its product; where
-/// it sums, each rank's operand and weight are a part of a product over the k of all.
+/// The part of a call that a rank has. If the op gathers rows, they are together one operand of the
+/// product. If it sums, each rank's operand and weight are a part of a product over the k of all
+/// ranks.
 struct OpShape {
   OpShape(const Problem& p, int rank) : sums(p.op != Op::ag_gemm) {
     const auto borders = borders_of(p);
@@ -44,10 +45,10 @@ struct OpShape {
     own_part = sums ? rank : 0;
   }
   bool sums = false;
-  int parts = 1;                             ///< of the product behind a result
-  int own_part = 0;                          ///< the one that this rank has
-  std::int64_t input_row = 0, inputs = 0;    ///< rows of this rank's input: from, how many
-  std::int64_t result_row = 0, results = 0;  ///< rows of this rank's results
+  int parts = 1;                             ///< parts of the product behind a result
+  int own_part = 0;                          ///< number of this rank's part
+  std::int64_t input_row = 0, inputs = 0;    ///< first row, and number, of this rank's inputs
+  std::int64_t result_row = 0, results = 0;  ///< the same for this rank's results
 };
 
 }  // namespace tilelace::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operands hold and what results may be: one formula an element, for hosts and devices.
+// The values of operands and the bounds of results: a formula per element, for hosts and devices.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace tilelace::test {
 
 constexpr std::uint8_t kPoison = 0xFF;  // NaN in every type
 
-/// A number from a place (splitmix64).
+/// Hashes a position to a number (splitmix64).
 TILELACE_HD inline std::uint64_t hash(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15ULL;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
@@ -21,7 +21,7 @@ TILELACE_HD inline std::uint64_t hash(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Column of the i-th non-zero of a sparse row; two of them may meet there.
+/// Column of the i-th non-zero of a sparse row. Two non-zeros may have the same column.
 TILELACE_HD inline std::int64_t sparse_col(std::uint64_t seed, std::int64_t row, int i,
                                            std::int64_t cols) {
   const std::uint64_t h =
@@ -29,15 +29,15 @@ TILELACE_HD inline std::int64_t sparse_col(std::uint64_t seed, std::int64_t row,
   return static_cast<std::int64_t>(h % static_cast<std::uint64_t>(cols));
 }
 
-/// By the place, so that those that meet agree.
+/// Depends on the place, so that two non-zeros at one place agree.
 TILELACE_HD inline float sparse_value(std::uint64_t seed, std::int64_t row, std::int64_t col,
                                       std::int64_t cols) {
   const std::uint64_t h = hash(seed * 31 + static_cast<std::uint64_t>(row * cols + col));
   return (h & 1) != 0 ? 1.0F : -1.0F;
 }
 
-/// About N(0, 1): three uniforms of 21 bits, which fp32 adds exactly, so that hosts and devices
-/// have the same bits. `place`: of the element in the whole tensor.
+/// About N(0, 1): three uniforms of 21 bits, which fp32 adds exactly, so that hosts and devices get
+/// the same bits. `place`: the element's index in the whole tensor.
 TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   constexpr std::uint64_t kMask = (1U << 21U) - 1;
   const std::uint64_t h = hash(seed * 0x100000001B3ULL + place);
@@ -46,19 +46,19 @@ TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   return static_cast<float>(sum - (std::int64_t{3} << 20U)) * 0x1p-20F;
 }
 
-/// Non-zeros in a row of {-1, 0, 1}, so many that sums over all ranks are exact, bias and residual
-/// included: integers up to one by the roundoff are. 0: there are none.
+/// Non-zeros in a row of {-1, 0, 1} with which sums over all ranks, with bias and residual, are
+/// exact: integers up to 1 / roundoff are. 0: there is no such number.
 inline std::int64_t exact_per_row(DType type, int ranks) {
   const auto most = static_cast<std::int64_t>(1 / unit_roundoff(type)) - 2;
   return std::min<std::int64_t>(31, most / ranks);
 }
 
-/// A product over the k of several ranks, one behind the other: as many operands and weights.
+/// A product over the k of several ranks in sequence: each rank has an operand and a weight.
 struct Parts {
   int count = 1;
-  std::int64_t a = 0, weight = 0;  ///< elements from part to part
+  std::int64_t a = 0, weight = 0;  ///< elements from one part to the next
   int roundings =
-      0;  ///< to the elements' type, of each part's product or a sum of them, on the way
+      0;  ///< roundings, to the elements' type, of a part's product or a sum of some on the way
 };
 
 struct Judged {
@@ -69,16 +69,16 @@ struct Judged {
   plan::GemmProblem problem;
   Activation activation;
   Parts parts = {};
-  const void* up = nullptr;  ///< of a gated problem; its activation is swiglu
+  const void* up = nullptr;  ///< gated problem, whose activation is swiglu
   const void* up_bias = nullptr;
-  const void* residual = nullptr;  ///< like out, or null; added to the product
-  std::int64_t stride = 0;         ///< elements from row to row of out; 0: dense
+  const void* residual = nullptr;  ///< shaped like out, or null; added to the product
+  std::int64_t stride = 0;         ///< elements from one row of out to the next; 0: dense
 };
 
 struct Rule {
   double u = 0;
-  double tiny = 0;             ///< what a rounding may be off below the type's normal numbers
-  double extra_roundings = 0;  ///< of the epilogue's own arithmetic, in units of fp32
+  double tiny = 0;             ///< error of rounding below the type's normal numbers
+  double extra_roundings = 0;  ///< error of the epilogue's arithmetic, in units of fp32
   bool exact = false;
   std::int64_t samples = 0, skip_k = 0;
   std::int64_t n = 0;  ///< columns of the result
@@ -94,7 +94,7 @@ inline Rule rule_of(const Judged& j, std::int64_t samples, bool exact, std::int6
           j.problem.out_n()};
 }
 
-/// Threads that multiply one element together: a warp, or one alone (hosts, emulated GPUs).
+/// Threads that compute one element together: a warp, or one thread (hosts, emulated GPUs).
 #ifdef __CUDA_ARCH__
 constexpr int kLanes = 32;
 #else
@@ -122,13 +122,13 @@ TILELACE_HD double as_double(const void* data, std::int64_t i) {
   return static_cast<double>(static_cast<float>(static_cast<const T*>(data)[i]));
 }
 
-/// What is multiplied with, and added.
+/// The weight and the bias of a product.
 struct Factor {
   const void* weight;
   const void* bias;
 };
 
-/// One element of one part's product, on all lanes; adds |a w| to the magnitude.
+/// One element of one part's product, by all lanes. Adds |a w| to the magnitude.
 template <class T>
 TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std::int64_t row,
                               std::int64_t col, const Rule& rule, int lane, double& magnitude) {
@@ -148,18 +148,18 @@ TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std
   return sum;
 }
 
-/// An element in fp64, and how far off it may be before the last rounding.
+/// An element in fp64, and a bound of its error before the last rounding.
 struct Expected {
   double value, before;
 };
 
-/// Of the sum that the activation takes.
+/// The sum to which the activation is applied.
 template <class T>
 TILELACE_HD Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std::int64_t row,
                                 std::int64_t col, int lane) {
   double sum = 0;
   double magnitude = 0;
-  double rounded = 0;  // magnitude of what is rounded before it is summed
+  double rounded = 0;  // magnitude of terms that are rounded before the sum
   for (int part = 0; part < j.parts.count; ++part) {
     const double partial = product_of<T>(j, f.weight, part, row, col, rule, lane, magnitude);
     sum += partial;
@@ -177,13 +177,13 @@ TILELACE_HD Expected expect_sum(const Judged& j, const Rule& rule, Factor f, std
 }
 
 TILELACE_HD inline Expected expect_activated(Activation activation, const Rule& rule, Expected x) {
-  // Slope of the activations is at most 1.13.
+  // The slope of all activations is at most 1.13.
   const double slope = activation == Activation::none ? 1 : 1.13;
   const double y = activate64(activation, x.value);
   return {y, slope * x.before + 0x1p-24 * rule.extra_roundings * std::fabs(y)};
 }
 
-/// Of a product, each of whose sides may be off; the product itself is rounded to fp32.
+/// The product of two values with errors; the product is rounded to fp32.
 TILELACE_HD inline Expected expect_product(Expected x, Expected y) {
   const double value = x.value * y.value;
   return {value, std::fabs(y.value) * x.before + std::fabs(x.value) * y.before +
@@ -200,11 +200,11 @@ TILELACE_HD Expected expect(const Judged& j, const Rule& rule, std::int64_t row,
 }
 
 struct Difference {
-  std::uint64_t words = 0;  ///< as wide as an element, that differ
+  std::uint64_t words = 0;  ///< words as wide as an element that differ
   std::int64_t first = -1, last = -1;
 };
 
-/// How far a result may be off.
+/// The bound of a result's error.
 TILELACE_HD inline double bound_of(const Rule& rule, Expected e) {
   return rule.exact ? 0 : rule.u * (std::fabs(e.value) + e.before) + e.before + rule.tiny;
 }
@@ -216,7 +216,7 @@ struct Judgement {
   double norm = 0;                  ///< sum of squared references
   std::int64_t row = -1, col = -1;  ///< one wrong element
   double got = 0, expected = 0;
-  std::int64_t first_row = -1, last_row = -1;  ///< with wrong elements
+  std::int64_t first_row = -1, last_row = -1;  ///< rows with wrong elements
   [[nodiscard]] double relative() const {
     return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
   }

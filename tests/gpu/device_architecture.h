@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a device, the row of core/architecture.h: whose plans and kernels its checks take.
+// Finds a device's row in core/architecture.h, which gives the plans and kernels for its checks.
 #pragma once
 #include "backend/cuda/base/cuda_check.h"
 #include "core/architecture.h"
 
 namespace tilelace::gpu_test {
 
-/// Of one that there are no kernels for, the first row: launches then say so.
+/// The row of a device. If there are no kernels for it, the first row; then launches report that.
 inline int architecture_of_device(int device) {
   int major = 0, minor = 0;
   cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device");

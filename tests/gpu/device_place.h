@@ -8,14 +8,14 @@
 
 namespace tilelace::gpu_test {
 
-/// Device memory that is handed out again and again.
+/// Device memory that is handed out and reused.
 class DeviceArena {
  public:
   explicit DeviceArena(std::size_t bytes);
   DeviceArena(const DeviceArena&) = delete;
   DeviceArena& operator=(const DeviceArena&) = delete;
   ~DeviceArena();
-  /// Aligned to 256 bytes. Error: usage (there is less).
+  /// Hands out memory, aligned to 256 bytes. Error: usage (not enough left).
   void* take(std::size_t bytes);
   void clear() { used_ = 0; }
 
@@ -24,7 +24,7 @@ class DeviceArena {
   std::size_t bytes_, used_ = 0;
 };
 
-/// A device's memory, in the order of a stream.
+/// Operands in device memory, with operations in stream order.
 class DevicePlace : public test::Place {
  public:
   using Make = std::function<void*(std::size_t bytes)>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the main of every GPU program does.
+// The main function of every GPU program.
 #pragma once
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 
 namespace tilelace::gpu_test {
 
-/// Parses the command line, runs `body`, prints what it throws. The exit code: the body's, 2 after
-/// a usage error, 3 after any other.
+/// Parses the command line, runs `body` and prints its error. Returns the exit code: the body's, 2
+/// after a usage error, 3 after any other error.
 template <class Body>
 int run_program(const char* program, CLI::App& app, int argc, char** argv, const Body& body) {
   try {

@@ -11,7 +11,8 @@
 
 namespace tilelace::gpu_test {
 
-/// Ends the process if it takes longer than it may: what hangs in the driver cannot be ended else.
+/// Ends the process if it exceeds its time limit: a call that hangs in the driver cannot be ended
+/// in another way.
 class Watchdog {
  public:
   Watchdog(const char* program, double seconds)

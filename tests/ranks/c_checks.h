@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of the C API's tests, which count failures. */
+/* Check macros for tests of the C API. They count failures. */
 #pragma once
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two ranks as threads, for tests of the C API. */
+/* Runs two ranks as threads, for tests of the C API. */
 #pragma once
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ typedef struct member {
   int rank;
 } member;
 
-/* Runs `run` on a thread for each member, which is its argument. */
+/* Calls run(member) on a thread for each member. */
 static inline void run_threads(tilelace_communicator* const* c, void* (*run)(void*)) {
   pthread_t threads[RANKS];
   member members[RANKS];
@@ -25,7 +25,7 @@ static inline void run_threads(tilelace_communicator* const* c, void* (*run)(voi
   for (int r = 0; r < RANKS; ++r) pthread_join(threads[r], NULL);
 }
 
-/* The whole of a test; its exit code. */
+/* Runs a whole test and returns the exit code. */
 static inline int run_members(void* (*run)(void*), const char* name) {
   tilelace_communicator* c[RANKS];
   CHECK_OK(tilelace_communicator_threads(RANKS, NULL, c));

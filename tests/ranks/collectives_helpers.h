@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives with random elements, each rank's result beside a plain loop's, bit by bit, with
-// guards around what is written.
+// Collectives with random elements. Each rank's result is compared bit by bit with that of a plain
+// loop, and has guards around it.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,15 +23,15 @@ namespace tilelace::collectives_test {
 
 using Counts = std::vector<std::int64_t>;
 
-/// One call, as all ranks know it.
+/// One call, for all ranks.
 struct Case {
   Collective collective = Collective::all_reduce;
   Item item = Item::fp32;
   Reduction reduction = Reduction::sum;
-  Counts counts = {0};         ///< all_to_all: empty
-  std::vector<Counts> matrix;  ///< all_to_all: of each rank, what it sends each
+  Counts counts = {0};         ///< counts of the call; all_to_all: empty
+  std::vector<Counts> matrix;  ///< all_to_all: what each rank sends to each
   bool in_place = false;
-  bool shifted = false;  ///< data an element off its alignment
+  bool shifted = false;  ///< data is off its alignment by an element
   CollectiveOptions options;
   std::uint32_t seed = 0;
 
@@ -56,14 +56,14 @@ struct Case {
   }
 };
 
-/// Element i of what a rank brings, as bits.
+/// Element i of a rank's input, as bits.
 inline std::uint64_t word_of(const Case& c, int rank, std::int64_t i) {
   std::uint64_t h = (c.seed + 1) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(rank) * 7919U +
                     static_cast<std::uint64_t>(i) * 0xd1342543de82ef95U;
   h = (h ^ h >> 32U) * 0xd6e8feb86659fd93U;
   h ^= h >> 29U;
   if (!row_of(c.item).floats || !row_of(c.collective).sums) return h;
-  // NaNs have a place in max alone: what a sum of two makes of their bits is nobody's business.
+  // NaNs only for max: the bits of a sum of two NaNs are not defined.
   const bool none = c.reduction == Reduction::max && h % 31 == 0;
   const float value = none ? std::numeric_limits<float>::quiet_NaN()
                            : (static_cast<float>(h % 20011U) - 10005.0F) / 977.0F;
@@ -77,7 +77,7 @@ inline float float_of(Item item, std::uint64_t word) {
   return item == Item::bf16 ? bf16_to_float(half) : fp16_to_float(half);
 }
 
-/// Of all ranks' elements i.
+/// The sum of all ranks' elements i.
 inline std::uint64_t sum_of(const Case& c, int ranks, std::int64_t i) {
   std::uint64_t whole = word_of(c, 0, i);
   float sum = row_of(c.item).floats ? float_of(c.item, whole) : 0;
@@ -105,7 +105,7 @@ inline std::uint64_t sum_of(const Case& c, int ranks, std::int64_t i) {
   return c.item == Item::bf16 ? float_to_bf16(sum) : float_to_fp16(sum);
 }
 
-/// What a rank shall have got, as bits.
+/// The expected result of a rank, as bits.
 inline std::vector<std::uint64_t> expected_of(const Case& c, int rank, int ranks) {
   std::vector<std::uint64_t> all;
   const auto add = [&](int source, std::int64_t first, std::int64_t count) {
@@ -129,10 +129,10 @@ inline std::vector<std::uint64_t> expected_of(const Case& c, int rank, int ranks
   return all;
 }
 
-/// Elements between guards.
+/// Memory for elements, between guards.
 class Elements {
  public:
-  /// Without a guard behind them a sanitizer sees who reads beyond.
+  /// Without a guard after the elements, a sanitizer sees reads beyond them.
   Elements(const Case& c, std::int64_t count, bool guarded = true)
       : item_(static_cast<std::size_t>(c.bytes())),
         first_(kGuard + (c.shifted ? item_ : 0)),
@@ -142,7 +142,7 @@ class Elements {
     return memory_.data() + first_ + static_cast<std::size_t>(i) * item_;
   }
   void put(std::int64_t i, std::uint64_t word) { std::memcpy(at(i), &word, item_); }
-  /// The first of these that is not there, or a guard that was touched; "" if all is well.
+  /// The first element that differs, or a guard that was written; "" if there is none.
   std::string difference(std::int64_t first, const std::vector<std::uint64_t>& words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (std::memcmp(at(first + static_cast<std::int64_t>(i)), &words[i], item_) == 0) continue;
@@ -168,7 +168,7 @@ class Elements {
   std::vector<std::byte> memory_;
 };
 
-/// Elements that a rank brings and gets.
+/// Numbers of elements of a rank's input and result.
 struct Lengths {
   std::int64_t in = 0, out = 0;
 };
@@ -185,7 +185,7 @@ inline Lengths lengths_of(const Case& c, int rank, int ranks) {
   return l;
 }
 
-/// A rank's call; what is wrong with its result, or "".
+/// Makes a rank's call and returns what is wrong with its result, or "".
 inline std::string wrong_result(Communicator& member, const Case& c) {
   const int rank = member.rank(), ranks = member.size();
   const auto [in_count, out_count] = lengths_of(c, rank, ranks);
@@ -217,7 +217,7 @@ inline std::string wrong_result(Communicator& member, const Case& c) {
   return wrong.empty() ? "" : fmt::format("rank {} of {}: {}: {}", rank, ranks, c.text(), wrong);
 }
 
-/// Cases that all ranks draw alike.
+/// Draws cases, the same on all ranks.
 class Draw {
  public:
   Draw(int ranks, std::uint32_t seed) : ranks_(ranks), rng_(seed) {}
@@ -237,7 +237,7 @@ class Draw {
     c.reduction = static_cast<Reduction>(below(3));
     return next(c);
   }
-  /// Of this op, item and reduction, where it has one.
+  /// The next case of this op, item and (if it has one) reduction.
   Case next(Case c) {
     const CollectiveRow& row = row_of(c.collective);
     if (!row.sums || (c.reduction == Reduction::avg && !row_of(c.item).floats))

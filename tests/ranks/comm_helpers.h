@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads and as forked children, for the tests of comm.
+// Runs ranks as threads and as forked children, for the tests of comm.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -50,7 +50,8 @@ inline void run_threads(int ranks, const std::function<void(int)>& work) {
   for (auto& t : threads) t.join();
 }
 
-/// In a child, where no assertion of GoogleTest reaches the parent: says where, and ends.
+/// A check in a child process, where assertions of GoogleTest do not reach the parent. If it fails,
+/// prints its place and ends the child.
 #define CHILD_CHECK(condition)                                             \
   do {                                                                     \
     if (!(condition)) {                                                    \
@@ -87,7 +88,7 @@ inline void run_processes(int ranks, const std::function<void(int)>& work) {
     EXPECT_EQ(status_of(pids[static_cast<std::size_t>(r)]), 0) << "rank " << r;
 }
 
-/// As run_processes, with each child a member of a group over a socket mesh.
+/// As run_processes, but each child is a member of a group over a socket mesh.
 inline void run_group(int ranks, const std::function<void(Group&)>& work) {
   auto mesh = make_socket_mesh(ranks);
   std::vector<pid_t> pids;
@@ -111,7 +112,7 @@ inline std::size_t count_entries(const char* directory) {
 }
 inline std::size_t open_fds() { return count_entries("/proc/self/fd"); }
 
-/// A name in the temporary directory that does not exist yet, removed at the end.
+/// A new name in the temporary directory. The destructor removes what has this name.
 class TemporaryPath {
  public:
   TemporaryPath() {

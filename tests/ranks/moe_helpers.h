@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's two halves of a mixture of experts, between guards, beside the reference.
+// Runs both halves of a mixture of experts on a rank, with guards around results, and compares with
+// the reference.
 #pragma once
 #include <cstring>
 #include <string>
@@ -13,7 +14,7 @@
 
 namespace tilelace::test {
 
-/// Elements of a type at 64 bytes, with NaNs behind and, before they are written, in them.
+/// A tensor, aligned to 64 bytes. It is filled with NaNs at first and followed by NaNs.
 class MoeTensor {
  public:
   MoeTensor(DType dtype, std::int64_t rows, std::int64_t cols)
@@ -28,16 +29,16 @@ class MoeTensor {
   MoeTensor(const MoeTensor&) = delete;
   MoeTensor& operator=(const MoeTensor&) = delete;
 
-  /// Absent where it has no rows.
+  /// The view; absent if there are no rows.
   [[nodiscard]] TensorView view() const { return count_ == 0 ? TensorView{} : view_; }
-  /// Also where it has no rows.
+  /// The view, also if there are no rows.
   [[nodiscard]] TensorView whole() const { return view_; }
   [[nodiscard]] std::vector<float> values() const {
     std::vector<float> all;
     for (std::int64_t i = 0; i < count_; ++i) all.push_back(load_element(view_.data, dtype_, i));
     return all;
   }
-  /// Whether elements from `first` on, and what lies behind, are as they were made.
+  /// Whether elements from `first` on, and the guard after them, are unchanged.
   [[nodiscard]] bool untouched_from(std::int64_t first) const {
     const auto at = static_cast<std::size_t>(first) * size_of(dtype_);
     const auto* begin = static_cast<const std::byte*>(view_.data);
@@ -120,7 +121,7 @@ class MoeRank {
     c_.scatters ? moe_rs(member, second()) : moe_ar(member, second());
   }
 
-  /// What is wrong with the first half's results, or "".
+  /// Returns what is wrong with the first half's results, or "".
   [[nodiscard]] std::string wrong_first() const {
     const auto rows = static_cast<std::int64_t>(c_.pairs(rank_).size());
     if (map_[static_cast<std::size_t>(layer_.here)] != rows)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three ranks as threads with small problems, and calls of theirs that a test can spoil.
+// Three ranks as threads with small problems, and calls whose arguments a test can make wrong.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ inline void move(TensorView& view, std::ptrdiff_t bytes) {
 }
 inline void* nowhere(int page) { return reinterpret_cast<void*>(std::uintptr_t{1} << 44 << page); }
 
-/// What went wrong, in words: "usage: <text>", "peer: <text>", ...; "" if nothing did.
+/// The error that `work` throws, as "usage: <text>", "peer: <text>", ...; "" if none.
 template <class Work>
 std::string caught(const Work& work) {
   try {
@@ -43,7 +43,7 @@ std::string caught(const Work& work) {
 
 using Texts = std::array<std::string, kRanks>;
 
-/// Runs `work` on a thread a rank; what each rank threw.
+/// Runs `work` on a thread per rank and returns the error of each rank.
 template <class Work>
 Texts on_ranks(const Work& work) {
   Texts texts;
@@ -55,7 +55,7 @@ Texts on_ranks(const Work& work) {
   return texts;
 }
 
-/// An fp32 matrix with room behind it, so that views of it may be moved.
+/// An fp32 matrix with spare memory after it, so that views of it can be moved.
 class Matrix {
  public:
   Matrix(std::int64_t rows, std::int64_t cols) : memory_((rows + 2) * cols + 64, kPoison) {
@@ -63,7 +63,7 @@ class Matrix {
     while (reinterpret_cast<std::uintptr_t>(base) % 64 != 0) ++base;
     view_ = dense(base, DType::fp32, rows, cols);
   }
-  Matrix(Matrix&&) = default;  // views of it stay good
+  Matrix(Matrix&&) = default;  // views stay valid
   Matrix& operator=(Matrix&&) = default;
   [[nodiscard]] const TensorView& view() const { return view_; }
   float& at(std::int64_t i, std::int64_t j) {
@@ -87,7 +87,7 @@ inline float value(int which, int rank, std::int64_t i, std::int64_t j) {
   return static_cast<float>((which * 5 + rank * 7 + i * 3 + j * 2) % 9 - 4);
 }
 
-/// One call as a rank makes it. Tests change what is in it.
+/// The arguments of a rank's call, which tests change.
 struct Arguments {
   Op op = Op::ag_gemm;
   AgGemmArgs gather;
@@ -130,7 +130,7 @@ inline Preparation preparation(Op op, int ranks, std::vector<TensorView> weights
   return p;
 }
 
-/// What a rank owns. Weights: w0 and w2 [kN0, kK], w1 [kN1, kK]; w3 is not prepared.
+/// The tensors of a rank. Weights: w0 and w2 [kN0, kK], w1 [kN1, kK]; w3 is not prepared.
 struct Rank {
   Matrix a{kShard, kK}, x{kM, kK}, w0{kN0, kK}, w1{kN1, kK}, w2{kN0, kK}, w3{kN0, kK};
   Matrix narrow{kN0, 4}, b0{1, kN0}, b1{1, kN1}, out0{kM, kN0}, out1{kM, kN1}, gathered{kM, kK};
@@ -180,7 +180,7 @@ struct Rank {
     return g;
   }
 
-  /// The problems of the good calls and of what tests make of them.
+  /// The problems of the correct calls and of those that tests make from them.
   std::vector<Preparation> preparations() {
     auto gather = preparation(Op::ag_gemm, kRanks, {w0.view(), w1.view(), w2.view()});
     gather.problem.return_gathered = true;
@@ -190,7 +190,7 @@ struct Rank {
   }
 };
 
-/// The difference of a good call's results and the numbers of a plain loop; "" if there is none.
+/// The difference between a call's results and those of a plain loop; "" if there is none.
 inline std::string wrong_number(Op op, Rank& rank, int r, int ranks = kRanks,
                                 std::int64_t shard = kShard) {
   const auto check = [&](Matrix& out, int weight, int bias) -> std::string {
@@ -248,7 +248,7 @@ struct World {
   void prepare() {
     EXPECT_EQ(on_ranks([&](int r) { members[r].prepare(ranks[r].preparations()); }), Texts{});
   }
-  /// Nothing was written, and a good call of every op goes through with the right numbers.
+  /// Expects that nothing was written, and that a correct call of every op gives the right numbers.
   void expect_intact() {
     for (auto& rank : ranks) {
       EXPECT_TRUE(rank.untouched()) << "an output was written";
@@ -270,7 +270,7 @@ struct World {
   }
 };
 
-/// A wrong call: what is wrong with it, and what the rank that makes it is told (after `op: `).
+/// A wrong call: how to make it wrong, and the error text that its rank must get (after `op: `).
 struct BadCall {
   Op op;
   std::function<void(Arguments&, Rank&)> spoil;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measured records (benchmarks/*.jsonl) for comparison.
+// Reads measured records (benchmarks/*.jsonl), to compare the simulator with them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ inline std::vector<nlohmann::json> records(const std::string& file) {
   EXPECT_TRUE(in.good()) << file;
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
-  // The programs for GPUs have shorter names.
+  // The GPU programs use shorter names.
   for (auto& r : all) {
     for (const auto& [brief, whole] :
          {std::pair("gpt3", "gpt3-175b"), std::pair("llama70b", "llama2-70b"),
@@ -34,7 +34,7 @@ inline Op op_of(const std::string& name) {
   return name == "ag_gemm" ? Op::ag_gemm : name == "gemm_rs" ? Op::gemm_rs : Op::gemm_ar;
 }
 
-/// One rank's part of an unsharded product.
+/// The call for an unsharded product.
 inline Call call_of_product(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
   Problem p;
   p.op = op;
@@ -45,7 +45,7 @@ inline Call call_of_product(Op op, int ranks, std::int64_t m, std::int64_t n, st
   return call_of(p, ranks);
 }
 
-/// Of all values below the share q, in between by a line.
+/// The q-th quantile of the values, interpolated linearly.
 inline double quantile_of(std::vector<double> values, double q) {
   std::sort(values.begin(), values.end());
   const double at = q * static_cast<double>(values.size() - 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine with round numbers.
+// A machine with round numbers, for tests of the simulator.
 #pragma once
 #include "sim/machine.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the built command from outside.
+// Runs the built command as a separate process.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ inline std::string read_whole(const std::string& path) {
   return text.str();
 }
 
-/// The command with these arguments, its output in files of a folder of its own.
+/// A running command with these arguments. Its output goes to files in a folder of its own.
 class RunningCommand {
  public:
   explicit RunningCommand(const std::vector<std::string>& arguments) {
@@ -50,7 +50,7 @@ class RunningCommand {
     rmdir(folder_.c_str());
   }
 
-  /// The exit status; 128 + n for a signal n, -1 when it takes longer than `seconds`.
+  /// Waits and returns the exit status: 128 + n for signal n, -1 if it takes longer than `seconds`.
   int wait(double seconds) {
     int status = 0;
     for (int i = 0; i < seconds * 100; ++i) {
@@ -77,8 +77,8 @@ struct Finished {
   std::string out, err;
 };
 
-/// Arguments are separated by single spaces.
-/// `last`: an argument that has blanks.
+/// Runs a command line. Arguments are separated by single spaces; `last` is one more, which may
+/// have blanks.
 inline Finished run_command(const std::string& line, double seconds = 100,
                             const std::string& last = {}) {
   std::vector<std::string> arguments;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of plans of GPU ranks share.
+// What tests of GPU ranks' plans share.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The way of a plan with kernels.
+/// The way of a plan that has kernels.
 template <class Way>
 const Way& way_of(const Plan& plan) {
   return std::get<Way>(plan.kernel->way);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem that tests of tables have rows of.
+// A problem for which tests of tables have rows.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::plan {
 
-/// llama2-70b's down between two ranks.
+/// The down projection of llama2-70b on two ranks.
 inline Problem down(std::int64_t m) {
   Problem p;
   p.op = Op::gemm_rs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a test's files are: tests run beside each other.
+// A folder for each test's files, since tests run in parallel.
 #pragma once
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 namespace tilelace::test {
 
-/// A folder that goes with the test.
+/// A folder that is removed when the test ends.
 class Folder {
  public:
   Folder() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the tests of cli/model: a folder that goes away, files written by hand, error texts.
+// Shared by the tests of cli/model: a temporary folder, handwritten files, error texts.
 #pragma once
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ class TempFolder {
     return path_ / name;
   }
 
-  /// The text of the usage error that `call` throws, with this folder as DIR.
+  /// The text of the usage error that `call` throws, with the name of this folder replaced by DIR.
   template <class Call>
   std::string error_of(Call call) const {
     try {
@@ -63,7 +63,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-/// A .safetensors file of this header (as JSON text) and data.
+/// The bytes of a .safetensors file with this header (JSON text) and this data.
 inline std::string safetensors_bytes(const std::string& header, const std::string& data) {
   const std::uint64_t length = header.size();
   std::string bytes(sizeof length, '\0');

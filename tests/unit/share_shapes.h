@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random walks of a fused gemm_ar, for the tests of what is said about them.
+// Random shapes of a fused gemm_ar, for tests of its orders.
 #pragma once
 #include <random>
 #include <vector>
@@ -22,12 +22,12 @@ struct ShareShape {
   }
 };
 
-/// From 1 to `most`.
+/// A random number from 1 to `most`.
 inline int any(std::mt19937& rng, int most) {
   return 1 + static_cast<int>(rng() % static_cast<unsigned>(most));
 }
 
-/// With at most `most_cols` columns.
+/// A random shape with at most `most_cols` columns.
 inline ShareShape random_shape(std::mt19937& rng, bool few_rows, int most_cols) {
   ShareShape s;
   const int ranks = any(rng, kMaxGpuRanks);

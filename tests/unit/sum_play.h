@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums behind a product, played: steps that role loops asked for, of the workers of all ranks, each
-// in its turn. What a step does is the test's; waits and flags are the same everywhere.
+// Plays sums after a GEMM: runs the steps of the workers of all ranks in turn, as role loops
+// recorded them. A test defines what a step does; waits and flags are common.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -15,12 +15,12 @@ namespace tilelace::schedule {
 struct Step {
   enum class Kind : std::uint8_t { reduce, deliver, give, store, signal, wait };
   Kind kind;
-  SumChunk chunk;  ///< all but signal, wait
+  SumChunk chunk;  ///< all steps but signal and wait
   int peer = 0;    ///< signal, give
   Index flag = 0;  ///< signal, wait
 };
 
-/// Verbs of run_reduce_rows and run_hand_rows.
+/// Verbs of run_reduce_rows and run_hand_rows, which record steps.
 struct Recorder {
   std::vector<Step> steps;
   void reduce(const SumChunk& c) { steps.push_back({Step::Kind::reduce, c}); }
@@ -31,13 +31,13 @@ struct Recorder {
   void wait(Index flag) { steps.push_back({Step::Kind::wait, {}, 0, flag}); }
 };
 
-/// Of a sum among ranks.
+/// Random sizes of a sum over ranks.
 struct Sizes {
   RowSplit split;
   std::vector<Index> borders;
-  int kind = 0;  ///< of three: a form or a way
+  int kind = 0;  ///< 0 to 2: a form or a way
   Index row_units = 1, chunk_rows = 1;
-  int workers = 1, resident = 1;  ///< of a rank
+  int workers = 1, resident = 1;  ///< workers of a rank; how many run at the same time
 
   [[nodiscard]] ReduceRows schedule(int rank, SumForm form) const {
     RowSplit uneven = split;
@@ -67,19 +67,19 @@ Sizes random_sizes(std::mt19937& rng, MayDiffer may_differ) {
   return s;
 }
 
-/// Runs every rank's workers in launch order, `resident` of them at a time, a step each in turn,
-/// ranks at their own pace.
+/// Runs every rank's workers in launch order, `resident` at a time, one step each in turn. Ranks
+/// differ in pace.
 class SumPlay {
  public:
   SumPlay(const SumPlay&) = delete;
   SumPlay& operator=(const SumPlay&) = delete;
   virtual ~SumPlay() = default;
 
-  /// Until nobody can go on, or something was wrong: what.
+  /// Runs until no worker can continue. Returns the first complaint, or empty text.
   std::string play() {
     for (bool moved = true; moved && trouble_.empty();) {
       moved = false;
-      // Not every rank gets on: in step, what comes too early would be there by chance.
+      // Ranks progress unequally: in step, errors of order would not show.
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         moved = rng_() % 3 == 0 || turn(static_cast<int>(r)) || moved;
     }
@@ -96,13 +96,13 @@ class SumPlay {
  protected:
   SumPlay(int resident, std::mt19937& rng) : resident_(resident), rng_(rng) {}
 
-  /// The next rank, with a list for each of its workers.
+  /// Adds the next rank, with a list of steps for each of its workers.
   void add_rank(std::vector<std::vector<Step>> lists, Index flags) {
     std::vector<std::size_t> at(lists.size(), 0);
     ranks_.push_back({std::move(lists), std::move(at),
                       std::vector<bool>(static_cast<std::size_t>(flags), false)});
   }
-  /// The first of all is what play() says.
+  /// Records a complaint. play() returns the first one.
   void complain(const char* what) {
     if (trouble_.empty()) trouble_ = what;
   }
@@ -114,9 +114,9 @@ class SumPlay {
     std::vector<bool> flags;
   };
 
-  /// A worker has waited for this flag.
+  /// Called after a worker has waited for this flag.
   virtual void heard(int /*rank*/, std::size_t /*worker*/, Index /*flag*/) {}
-  /// Neither wait nor signal.
+  /// Does a step that is neither wait nor signal.
   virtual void act(int rank, const Step& s, std::size_t worker) = 0;
 
   bool turn(int r) {

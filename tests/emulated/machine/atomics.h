@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flags, by fibers; `wide`: at system scope.
+// Operations on flags, called by fibers. `wide`: at system scope.
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@ void store_release(std::uint64_t* word, std::uint64_t value, bool wide);
 void add_release(std::uint32_t* word, std::uint32_t value, bool wide);
 bool compare_exchange(std::uint64_t* word, std::uint64_t& expected, std::uint64_t desired,
                       bool wide);
-/// Within a device, acquire and release; what was there.
+/// Adds, with acquire and release within a device, and returns the old value.
 std::uint32_t add(std::uint32_t* word, std::uint32_t value);
 
 }  // namespace tilelace::emulated

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chip does beside its threads: bulk copies and products. Each happens at some time between
-// the instruction and the end of the wait for it.
+// What a chip does asynchronously to its threads: bulk copies and warpgroup products. Each happens
+// at a random time between the instruction and the end of the wait for it.
 #pragma once
 #include <cuda.h>
 
@@ -10,28 +10,29 @@
 
 namespace tilelace::emulated {
 
-/// A box of a matrix into the same place of every CTA of the mask, for the same barrier of each.
+/// Copies a box of a matrix to the same place in every CTA of the mask; completes on the same
+/// barrier in each.
 void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
                  unsigned mask);
 void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z);
 void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier);
 
-/// `land` puts what was in shared memory where it belongs.
+/// `land` writes the data from shared memory to its destination.
 void bulk_store(std::uint32_t from, std::uint32_t bytes,
                 std::function<void(const std::byte*, const Asked&)> land);
-/// Until at most so many groups of the thread's stores have not been read, or not arrived.
+/// Waits until at most `most` groups of the thread's stores are not yet read (or not yet written).
 void await_stores(int most, bool read);
 
-/// The operands of a product of a warpgroup, and its sums over 16 steps of k.
+/// The operands and the sums of a warpgroup's product, over 16 steps of k.
 struct ProductTile {
   static constexpr int kRows = 64, kMostCols = 256, kSteps = 16;
   float a[kRows][kSteps], b[kSteps][kMostCols], sums[kRows][kMostCols];
 };
 void multiply(ProductTile& tile, int cols);
 
-/// A product that the running thread asks for.
+/// Requests a product, by the running thread.
 void ask_product(const Product& product);
-/// The operand of a warpgroup's i-th product, rows of 128 bytes, is read.
+/// Notes that an operand of a warpgroup's i-th product, in rows of 128 bytes, is read.
 void read_operand(Threads threads, std::size_t i, std::uint64_t operand, unsigned rows);
 void commit_products();
 void await_products(int most);
@@ -40,7 +41,7 @@ void load_shared(std::uint32_t from, void* to, std::uint32_t bytes);
 void store_shared(std::uint32_t to, const void* from, std::uint32_t bytes);
 void store_shared_least(std::uint32_t to, int value);
 void init_barrier(std::uint32_t at, int arrivals);
-/// Whether the phase is over.
+/// Whether the phase has ended.
 bool test_barrier(std::uint32_t at, int parity);
 void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nvcc knows by itself, for a host compiler that reads kernels: first in every one of their
-// sources. The runtime's own headers come before __CUDACC__ is defined, so that they take this for
-// host code.
+// What nvcc has built in, for a host compiler that compiles kernels. Every kernel source includes
+// this file first. The runtime's headers are included before __CUDACC__ is defined, so that they
+// see host code.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -16,11 +16,11 @@
 #include "machine/bulk.h"
 #include "machine/machine.h"
 
-/// Of functions whose accesses belong to who calls them. ThreadSanitizer watches assignments, and a
-/// store of what a call returns is none; and of a function that is not inlined the linker takes any
-/// source's, also of one that is not watched.
+/// For functions whose accesses count as the caller's. They must be inlined: ThreadSanitizer does
+/// not see a store to what a call returns, and if a function is not inlined, the linker may take a
+/// copy from a source that is not watched.
 #define TILELACE_WATCHED inline __attribute__((always_inline))
-/// Of functions whose accesses are atomic, or told of otherwise.
+/// For functions whose accesses are atomic, or are reported in another way.
 #define TILELACE_UNWATCHED __attribute__((no_sanitize("thread")))
 
 #define __CUDACC__ 1
@@ -41,7 +41,7 @@
 
 namespace tilelace::emulated {
 
-/// A number that the running thread has of itself.
+/// A built-in variable of the running thread.
 template <Index3 (*kOf)(), unsigned Index3::*kPart>
 struct Own {
   operator unsigned() const { return kOf().*kPart; }  // NOLINT: stands for a variable
@@ -84,10 +84,10 @@ Value value_of(std::uint64_t bits) {
   return v;
 }
 
-/// Once all lanes are here: the round whose values are theirs. What exchanges values orders
-/// nothing.
+/// Waits until all lanes are here and returns the round that has their values. An exchange of
+/// values orders nothing.
 unsigned meet_warp(std::uint64_t value, bool orders = false);
-/// Whether it is true for all; at once for who does not stay.
+/// Returns whether `mine` is true for all threads. A thread that does not stay returns at once.
 bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
 bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {
@@ -95,7 +95,7 @@ inline int all_threads() {
   return static_cast<int>(b.x * b.y * b.z);
 }
 
-// ---- shared memory: an address is an offset in the CTA's ----
+// ---- shared memory: an address is an offset in the CTA's memory ----
 template <class T, int kLine>
 T& shared_variable() {
   static const char key = 0;
@@ -155,7 +155,7 @@ struct LaunchAt {
   }
 };
 
-/// The same of a kernel whose threads wait for nobody.
+/// The same for a kernel whose threads do not wait for each other.
 struct PlainLaunchAt {
   dim3 grid, block;
   std::size_t shared = 0;
@@ -171,7 +171,7 @@ struct PlainLaunchAt {
 
 }  // namespace tilelace::emulated
 
-// ---- what the runtime's headers have for nvcc alone ----
+// ---- what the runtime's headers have only for nvcc ----
 template <class... Params>
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)(Params...)) {
   return cudaFuncGetAttributes(attributes, reinterpret_cast<const void*>(kernel));
@@ -202,7 +202,7 @@ inline int __all_sync(unsigned /*mask*/, int mine) {
     if ((w.mask[side] >> lane & 1U) != 0 && w.values[side][lane] == 0) return 0;
   return 1;
 }
-/// Of the lanes that are here.
+/// A mask of the lanes that are here and whose value holds.
 template <class Holds>
 unsigned lanes_that(std::uint64_t value, const Holds& holds) {
   using namespace tilelace::emulated;
@@ -233,7 +233,7 @@ inline int __syncthreads_or(int mine) {
 inline void __nanosleep(unsigned /*ns*/) { tilelace::emulated::Machine::get().yield(); }
 inline void cudaTriggerProgrammaticLaunchCompletion() { tilelace::emulated::launch_dependents(); }
 inline void cudaGridDependencySynchronize() { tilelace::emulated::wait_prerequisites(); }
-// Fences beside flags order nothing here: release and acquire sit on flags (comm/signal.h).
+// Separate fences order nothing here: release and acquire are part of flags (comm/signal.h).
 inline void __threadfence() {}
 inline void __threadfence_system() {}
 template <class T>

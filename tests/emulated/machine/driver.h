@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's part: memory, and what a device says of itself.
+// The emulated driver: memory, and attributes of devices.
 #pragma once
 #include <cstddef>
 
@@ -8,26 +8,26 @@ namespace tilelace::emulated {
 struct Memory {
   std::size_t bytes = 0;
   int device = 0;
-  int type = 0;  ///< a cudaMemoryType; 0: not the runtime's
+  int type = 0;  ///< a cudaMemoryType; 0: memory that the runtime does not know
 };
 
-/// Filled with NaNs.
+/// Allocates memory, filled with NaNs.
 void* take_memory(std::size_t bytes, int device, int type);
 void give_memory(void* p);
 void note_memory(void* p, const Memory& memory);
 void forget_memory(void* p);
 Memory find_memory(const void* p);
 
-/// By the driver's number of the attribute, which is the runtime's, too.
+/// An attribute by its number, which is the same for driver and runtime.
 int device_attribute(int attribute);
 
-/// By name; null: not emulated.
+/// A function of the driver by its name; null: not emulated.
 void* driver_function(const char* name);
 
 /// What cuTensorMapEncodeTiled leaves in a CUtensorMap.
 struct TensorMap {
   std::byte* data;
-  std::size_t extents[3], strides[3];  ///< elements; bytes, of which strides[0] is an element's
+  std::size_t extents[3], strides[3];  ///< in elements; in bytes, strides[0]: an element's size
   unsigned box[3];
   int dims;
   bool swizzled;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs played by the cores of this machine: every thread of a kernel is a fiber, and one thread of
-// the process, the machine, runs them in random order, a piece at a time, with everything that a
-// chip does beside them: bulk copies, products, copies and kernels of other streams, each at some
-// random time that the program allows. What a kernel gets wrong by a missing wait it gets wrong
-// here, too, sooner or later. Memory is as strict as the host's: fences that are missing do not
-// show.
+// Emulates GPUs on the cores of this machine. Every thread of a kernel is a fiber. One thread of
+// the process, the machine, runs pieces of the fibers in random order. It also runs all that a chip
+// does asynchronously (bulk copies, products, copies and kernels of other streams), each at a
+// random time that the program allows. So errors from missing waits appear here, too, sooner or
+// later. Memory is as strict as the host's, so missing fences do not show.
 #pragma once
 #include <array>
 #include <atomic>
@@ -37,19 +36,19 @@ struct Cta;
 struct Fiber;
 using Waiters = std::vector<Fiber*>;
 
-/// Threads that meet: a named barrier of a CTA, or the barrier of a cluster.
+/// A meeting of threads: a named barrier of a CTA, or the barrier of a cluster.
 struct Meeting {
   int here = 0;
-  bool all = true, kept = true;  ///< of those that are here; of the last meeting
+  bool all = true, kept = true;  ///< all that are here say true; all of the last meeting did
   unsigned round = 0;
   Waiters waiters;
-  std::vector<Knower*> came;  ///< and stay
-  Given left;                 ///< by those that do not
+  std::vector<Knower*> came;  ///< those that came and stay
+  Given left;                 ///< knowledge from those that do not stay
 };
 
-/// Lanes that exchange a value each.
+/// A warp, whose lanes exchange values.
 struct Warp {
-  int lanes = 0, here = 0;  ///< that have not ended; that are here
+  int lanes = 0, here = 0;  ///< lanes that have not ended; lanes that are here
   unsigned round = 0;
   std::array<std::array<std::uint64_t, 32>, 2> values{};
   std::array<std::uint32_t, 2> mask{};
@@ -63,57 +62,58 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
-  Given gathered, passed;  ///< of the phase; of the one before
-  Arrivals others;         ///< of other CTAs
+  Given gathered, passed;  ///< knowledge of this phase; of the previous phase
+  Arrivals others;         ///< arrivals from other CTAs
 };
 
-/// Bulk stores of a thread, by group.
+/// A group of a thread's bulk stores.
 struct BulkGroup {
   int reads = 0, writes = 0;
-  std::uint32_t sent = 0, stored = 0;  ///< steps of the last one
+  std::uint32_t sent = 0, stored = 0;  ///< steps of the last store
 };
 
 /// The threads of a warpgroup.
 using Threads = const std::unique_ptr<Fiber>*;
 
-/// A product that a warpgroup has been asked for: one thread's part of it.
+/// One thread's part of a product that a warpgroup has requested.
 struct Product {
   float* d = nullptr;
   std::uint64_t a = 0, b = 0;
   bool keep = false;
-  /// Of all threads: their i-th product of their oldest group.
+  /// Computes, for all threads, the i-th product of their oldest group.
   void (*run)(Threads, std::size_t i) = nullptr;
 };
 
 struct Fiber {
-  boost::context::fiber context;  ///< while it does not run
+  boost::context::fiber context;  ///< valid while the fiber does not run
   bool begun = false;
   Cta* cta = nullptr;
   Index3 thread;
   bool ready = false, ended = false;
-  std::deque<std::vector<Product>> products{1};  ///< groups that are not done; the last is open
-  std::uint64_t committed = 0, multiplied = 0;   ///< groups; those that are done
-  std::list<BulkGroup> groups{1};                ///< likewise
-  Waiters waiters;                               ///< itself, for its bulk stores
+  std::deque<std::vector<Product>> products{1};  ///< groups not yet computed; the last is open
+  std::uint64_t committed = 0, multiplied = 0;   ///< number of groups committed, and computed
+  std::list<BulkGroup> groups{1};                ///< groups of bulk stores; the last one is open
+  Waiters waiters;                               ///< this fiber, when it waits for its bulk stores
   Knower knower;
-  Actor loads, sends, stores;               ///< in bulk: sends are the stores' reads
-  Actor products_of;                        ///< of a warpgroup, its first thread's
-  std::vector<std::uint32_t> multiplies;    ///< steps of those, by group
-  std::deque<std::vector<Asked>> asked{1};  ///< as products, of a warpgroup's first thread
-  std::pair<const void*, int> wanted;       ///< of a tensor map, rows up to this one
+  Actor loads, sends, stores;               ///< bulk copies; `sends` are the reads of stores
+  Actor products_of;                        ///< only in a warpgroup's first thread: its products
+  std::vector<std::uint32_t> multiplies;    ///< steps of these products, by group
+  std::deque<std::vector<Asked>> asked{1};  ///< like `products`; only in a warpgroup's first thread
+  std::pair<const void*, int> wanted;       ///< wanted rows of a tensor map: up to this
   const char* where = "";
 };
 
 struct Op;
 
-/// A kernel's launch, and how far it is.
+/// A launch of a kernel, and its state.
 struct Launch {
   Index3 grid{1, 1, 1}, block{1, 1, 1};
   int cluster = 1;
-  std::size_t shared = 0;  ///< bytes of each CTA, beside those that the kernel declares
+  std::size_t shared = 0;  ///< dynamic bytes of each CTA, in addition to declared ones
   std::function<void()> body;
-  int placed = 0, left = 0, triggered = 0;  ///< CTAs: with a place, not ended, without objection
-  Waiters waiters;                          ///< for the kernel before
+  int placed = 0, left = 0,
+      triggered = 0;  ///< CTAs: placed; not ended; that let the next kernel start
+  Waiters waiters;    ///< fibers that wait for the previous kernel
 };
 
 struct Cluster {
@@ -126,37 +126,37 @@ struct Cta {
   Index3 block;
   int multiprocessor = 0;
   std::shared_ptr<Cluster> cluster;
-  int rank = 0;  ///< in the cluster
+  int rank = 0;  ///< rank in the cluster
   std::byte* memory = nullptr;
   std::size_t used = 0;
   std::map<const void*, std::size_t> declared;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
-  std::array<Waiters, 8> warpgroups;  ///< for products, which all of them ask for together
+  std::array<Waiters, 8> warpgroups;  ///< threads of each warpgroup that request a product together
   std::array<Meeting, 16> barriers;
   std::unordered_map<std::uint32_t, Mbarrier> mbarriers;
-  int threads = 0, under_way = 0;  ///< not ended; bulk operations
+  int threads = 0, under_way = 0;  ///< threads that have not ended; bulk operations in flight
   bool triggered = false;
 
   [[nodiscard]] std::byte* at(std::uint32_t shared) const { return memory + shared; }
 };
 
-/// What a stream or a graph does: once all `after` are done, or, of `early`, have nothing against
-/// it.
+/// An operation of a stream or a graph. It runs once all of `after` are done, and `early` is done
+/// or lets it start.
 struct Op {
   int device = 0;
   std::vector<std::shared_ptr<Op>> after;
   std::shared_ptr<Op> early;
-  std::function<void()> action;    ///< at one time
-  std::unique_ptr<Launch> launch;  ///< else
+  std::function<void()> action;    ///< if set: runs at once
+  std::unique_ptr<Launch> launch;  ///< if not: a kernel
   bool started = false, done = false;
-  std::shared_ptr<const Clocks> host;  ///< what it knew
-  Clocks begin, end;                   ///< what is over then
+  std::shared_ptr<const Clocks> host;  ///< what the host knew when it enqueued the operation
+  Clocks begin, end;                   ///< what has ended when it begins, and when it ends
 
   [[nodiscard]] bool has_triggered() const;
 };
 
-/// In its CTA.
+/// The number of a fiber's thread in its CTA.
 inline unsigned number_of(const Fiber& f) {
   const Index3& block = f.cta->op->launch->block;
   return f.thread.x + block.x * (f.thread.y + block.y * f.thread.z);
@@ -168,7 +168,7 @@ struct Multiprocessor {
   std::size_t shared = 0;
 };
 
-/// Stacks that fibers have one after the other.
+/// Stacks that fibers reuse.
 class Stacks {
  public:
   boost::context::stack_context allocate();               // NOLINT: as Boost calls it
@@ -184,7 +184,7 @@ class Machine {
 
   [[nodiscard]] int devices() const { return static_cast<int>(places_.size()); }
   [[nodiscard]] int multiprocessors() const { return static_cast<int>(places_.at(0).size()); }
-  /// Its compute capability, ten times the major and the minor.
+  /// The compute capability: 10 * major + minor.
   [[nodiscard]] int capability() const { return capability_; }
 
   // ---- host threads ----
@@ -192,36 +192,36 @@ class Machine {
   void await(const std::shared_ptr<Op>& op);
   bool is_done(const std::shared_ptr<Op>& op);
   void await_device(int device);
-  /// Under the machine's lock.
+  /// Runs `what` under the machine's lock.
   void locked(const std::function<void()>& what);
 
   // ---- fibers ----
   static Fiber& self() { return *running_; }
-  /// Whether the caller is one: the host's threads share templates' code with kernels.
+  /// Whether the caller is a fiber. (Host threads run the same templates as kernels.)
   static bool is_running() { return is_machine_ && running_ != nullptr; }
-  /// The running warp, or the operation of a stream.
+  /// The running lane, or the running operation of a stream.
   Knower& knower();
   [[nodiscard]] static order::Scope scope(bool wide) {
     return {is_running() ? self().cta->op->device : -1, wide};
   }
-  /// Lets others go on.
+  /// Lets other fibers run.
   void yield();
-  /// Until somebody wakes the list; the caller looks again.
+  /// Waits until the list is woken. The caller then checks its condition again.
   void park(Waiters& list, const char* where);
   void wake(Waiters& list);
-  /// Something that happens at some time by itself, for the CTA that asked for it.
+  /// Runs a task at a random later time, for the CTA that requested it.
   void later(Cta* cta, std::function<void()> task);
   void arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes);
-  /// Somebody does something with the barrier, which must be there for it.
+  /// Notes an access to the barrier, which must exist.
   void look_at(Cta& cta, std::uint32_t barrier);
-  /// Of another CTA of the cluster: that one may not be gone when it happens.
+  /// Notes an arrival for another CTA of the cluster, which must not end before it.
   void remember_arrival(Cta& cta, std::uint32_t barrier);
-  /// Bytes of a bulk copy have come.
+  /// Bytes of a bulk copy have arrived.
   void arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy);
   void trigger(Cta& cta);
-  /// All of its lanes are here.
+  /// Called when all lanes of the warp are here.
   void pass(Warp& warp);
-  /// A kernel whose threads wait for nobody: one after the other, at one time.
+  /// Runs a kernel whose threads do not wait for each other: one thread after the other, at once.
   void run_plain(const Index3& grid, const Index3& block, const std::function<void()>& body);
   std::uint64_t random() { return random_(); }
   [[nodiscard]] std::uint32_t clock() const { return static_cast<std::uint32_t>(steps_ * 16); }
@@ -275,11 +275,11 @@ class Machine {
   std::thread thread_;
 };
 
-/// Of the running fiber's CTA.
+/// Dynamic shared memory of the running fiber's CTA.
 std::byte* dynamic_shared();
 std::byte* declared_shared(const void* key, std::size_t bytes, std::size_t alignment);
 
-/// Kernels by their addresses, as the runtime launches them.
+/// Calls a kernel by its address, as the runtime launches kernels.
 using Call = void (*)(const void* kernel, const void* params);
 const void* add_kernel(const void* kernel, std::size_t bytes, Call call);
 

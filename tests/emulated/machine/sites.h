@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Places in kernels that order memory (tools/fence_sites.py lists them), and what happens without
-// one: it does what it did, its waits wait, but it promises nothing, so what it had ordered is
-// found. TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 takes one away, to the end. With
-// TILELACE_EMULATED_SITES=FILE every one that is reached is taken away in turn, until that is
-// noticed or the devices have nothing to do; what happened before is forgotten then. The file says
-// how often it was reached and taken away, and whether that was noticed.
+// Sites: places in kernels that order memory (tools/fence_sites.py lists them). A site can be
+// disabled to test whether it is needed: it still does its work and waits, but guarantees nothing,
+// so the check finds accesses that only this site had ordered.
+// TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 disables a site for the whole run. With
+// TILELACE_EMULATED_SITES=FILE each site that is reached is disabled in turn, until the check
+// notices it or the devices are idle; then earlier accesses are forgotten. The file says how often
+// a site was reached and disabled, and whether that was noticed.
 #pragma once
 
 namespace tilelace::emulated {
 
 struct Fiber;
 
-/// As long as a call from a site lasts; translate.py makes them.
+/// Lives as long as a call from a site; translate.py inserts these objects.
 class Site {
  public:
   explicit Site(const char* name);
@@ -24,11 +25,12 @@ class Site {
 };
 
 namespace sites {
-/// Something is out of order; whether that is because a site is away, and has been noted.
+/// Called for an unordered access. Returns whether a disabled site explains it, and then notes
+/// that.
 bool notice();
 void end_kernel();
-/// Whether the next site's turn has come: forget what happened. `idle`: the devices have nothing to
-/// do.
+/// Whether it is the next site's turn; then the caller must forget all accesses. `idle`: the
+/// devices are idle.
 bool advance(bool idle);
 }  // namespace sites
 

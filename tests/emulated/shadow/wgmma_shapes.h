@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As the file that tools/generate_wgmma.py makes, for emulated GPUs.
+// The file that tools/generate_wgmma.py makes, for emulated GPUs.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +17,7 @@ struct Wgmma {
  private:
   using Tile = emulated::ProductTile;
 
-  /// Of a K-major operand with 128-byte swizzle.
+  /// An element of a K-major operand with 128-byte swizzle.
   TILELACE_UNWATCHED static float element(const emulated::Cta& cta, std::uint64_t operand,
                                           unsigned row, unsigned k) {
     const std::uint32_t at =
@@ -28,7 +28,7 @@ struct Wgmma {
   }
 
   TILELACE_UNWATCHED static void run(emulated::Threads threads, std::size_t i) {
-    static auto* const tile = new Tile;  // of the machine's one thread
+    static auto* const tile = new Tile;  // static, since only the machine's thread uses it
     const emulated::Product& all = threads[0]->products.front()[i];
     emulated::read_operand(threads, i, all.a, Tile::kRows);
     emulated::read_operand(threads, i, all.b, N);
@@ -48,7 +48,7 @@ struct Wgmma {
     }
   }
 
-  /// One thread's part: of every eight columns two of row and two of row + 8.
+  /// Adds one thread's part: of every eight columns two in `row` and two in row + 8.
   TILELACE_UNWATCHED static void add(const Tile& tile, const emulated::Product& p, unsigned row,
                                      unsigned col) {
     for (unsigned c = 0; c < N / 8; ++c)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong calls, each followed by one that must be right; ranks that disagree.
+// Checks of wrong calls, each followed by a call that must work, and of ranks that disagree.
 #pragma once
 #include <fmt/format.h>
 
@@ -9,19 +9,19 @@
 
 namespace tilelace::gpu_test {
 
-/// A prepared call that works, and the ways to spoil it.
+/// A prepared call that works, and ways to make it wrong.
 template <class T>
 struct Bench {
   using Args = typename T::Args;
   Bench(Member& m, const Problem& problem) : member(m), tensors(m, problem, true) {
     tensors.prepare();
   }
-  /// A call must be right.
+  /// Makes a call that must be right.
   Finding works(const std::string& after) {
     const Finding f = tensors.one_call(++seed);
     return f.empty() ? f : fmt::format("a call after {}: {}", after, f);
   }
-  /// Every rank makes the same wrong call and gets the same error; the ranks stay in step.
+  /// Every rank makes the same wrong call and must get the same error; ranks must stay in step.
   Finding wrong(const std::string& what, const std::string& text,
                 const std::function<void(Args&, PlanOptions&)>& spoil) {
     Args args = tensors.args();
@@ -37,11 +37,10 @@ struct Bench {
   std::uint64_t seed = 0;
 };
 
-/// What all ranks must see when they do not make the same call: a usage error, nothing written,
-/// calls refused.
+/// Ranks make different calls. All must get a usage error, write nothing, and refuse later calls.
 Finding disagrees(Member& member, const CallOperands& t, const std::function<void()>& call);
-/// The first rank does not come: the others get a timeout in time, write nothing, and know nothing
-/// but refusals from then on.
+/// The first rank does not come. The others must get a timeout in time, write nothing, and refuse
+/// later calls.
 Finding misses_a_rank(Member& member, CallOperands& t, double bound_s,
                       const PlanOptions& options = {});
 

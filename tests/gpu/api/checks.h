@@ -9,29 +9,30 @@ namespace tilelace::gpu_test {
 
 struct Check {
   std::string name;
-  double timeout_s = 20;  ///< of its communicators
+  double timeout_s = 20;  ///< option of its communicators
   bool needs_peers = false;
   Body body;
-  bool launched = false;  ///< also for ranks that are processes
-  int max_workers = 0;    ///< of its communicators
+  bool launched = false;  ///< whether ranks may also be processes
+  int max_workers = 0;    ///< option of its communicators
 };
 
-/// Shapes, both paths, parts alone; buffers.
+/// Checks of shapes, both paths, parts of calls alone, and buffers.
 std::vector<Check> result_checks();
-/// gemm_rs and gemm_ar, and all ops in turns.
+/// Checks of gemm_rs and gemm_ar, and of all ops in turn.
 std::vector<Check> sum_checks();
-/// Captured calls.
+/// Checks of captured calls.
 std::vector<Check> graph_checks();
-/// Wrong arguments, each followed by a call that must be right; ranks that disagree.
+/// Checks of wrong arguments, each followed by a call that must be right, and of ranks that
+/// disagree.
 std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
-/// Transport nccl.
+/// Checks of transport nccl.
 std::vector<Check> nccl_checks();
-/// What keeps NCCL from being used here, as an error names it; empty: nothing.
+/// Why NCCL cannot be used here, as an error says it; empty if it can.
 std::string nccl_obstacle();
-/// Communicators with a share of a device.
+/// Checks of communicators with a share of a device.
 std::vector<Check> share_checks();
-/// Ranks that do not come, and abort.
+/// Checks of ranks that do not come, and of abort.
 std::vector<Check> fault_checks();
 
 }  // namespace tilelace::gpu_test

@@ -7,7 +7,7 @@
 
 namespace tilelace::gpu_test {
 
-/// An executable graph of what `body` enqueues on the member's stream.
+/// An executable graph of the work that `body` enqueues on the member's stream.
 class Graph {
  public:
   Graph(Member& member, const std::function<void()>& body) : stream_(member.stream) {

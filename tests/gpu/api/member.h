@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank as a user of the public API has it: a communicator, a stream, tensors on its GPU.
+// One rank as users of the public API see it: a communicator, a stream, tensors on its GPU.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,30 +18,30 @@ struct Member {
   Communicator* comm = nullptr;
   int device = 0;
   cudaStream_t stream = nullptr;
-  double timeout_s = 20;  ///< of the communicator
+  double timeout_s = 20;  ///< option of the communicator
 
   [[nodiscard]] int rank() const { return comm->rank(); }
   [[nodiscard]] int ranks() const { return comm->size(); }
 };
 
-/// What a check found; empty: all right.
+/// What a check found wrong; empty: nothing.
 using Finding = std::string;
 using Body = std::function<Finding(Member&)>;
 
-/// A rank's device and stream around a body. Errors become findings.
+/// Runs a body with a rank's device and stream. Errors become findings.
 Finding with_member(Communicator& comm, int device, double timeout_s, const Body& body);
 
-/// Runs body on a thread for every rank, rank r on device r; the first finding. `max_workers`: of
-/// the communicators, 0: all of the device.
+/// Runs body on a thread for every rank, rank r on device r, and returns the first finding.
+/// `max_workers`: option of the communicators; 0: the whole device.
 Finding on_threads(int ranks, double timeout_s, const Body& body, int max_workers);
 
-/// Which error a call threw; none: nothing.
+/// The error that a call threw; none if it threw nothing.
 std::optional<Error> thrown(const std::function<void()>& call);
-/// A finding unless the call threw this kind with this text in it.
+/// A finding unless the call throws an error of this kind that contains this text.
 Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
                      const std::function<void()>& call);
 
-/// Buffers as a user has them; collective where peers reach the results.
+/// Buffers as users make them. Collective if peers can reach the results.
 class Buffers {
  protected:
   Buffers(Member& member, bool reachable);
@@ -53,7 +53,8 @@ class Buffers {
   std::vector<SymmetricBuffer> reachable_;
 };
 
-/// The operands of a call on a member's stream. `exact`: small integers, results bit for bit.
+/// The operands of a call on a member's stream. `exact`: small integers, results are compared bit
+/// for bit.
 class CallOperands : Buffers, public test::Operands {
  public:
   CallOperands(Member& member, const Problem& problem, bool exact, bool reachable = false);
@@ -62,10 +63,10 @@ class CallOperands : Buffers, public test::Operands {
   [[nodiscard]] Preparation preparation(const PlanOptions& options = {}) const {
     return {problem(), views().weights, options};
   }
-  /// Collective: such calls alone.
+  /// Prepares calls with these options and nothing else. Collective.
   void prepare(const std::vector<PlanOptions>& options = {PlanOptions{}}) const;
   virtual void call(const PlanOptions& options = {}) const = 0;
-  /// So many calls of new inputs each, and what is wrong with the first that is.
+  /// Makes `count` calls, each with new inputs, and returns what is wrong with the first wrong one.
   Finding calls(std::uint64_t count, const PlanOptions& options = {});
   Finding one_call(std::uint64_t seed, const PlanOptions& options = {});
 
@@ -73,13 +74,13 @@ class CallOperands : Buffers, public test::Operands {
   Member& member_;
 };
 
-/// Of ag_gemm.
+/// The tensors of an ag_gemm call.
 class Tensors : public CallOperands {
  public:
   using Args = AgGemmArgs;
   using CallOperands::CallOperands;
   [[nodiscard]] AgGemmArgs args() const;
-  /// Of a product alone: the gathered operand is the input.
+  /// Arguments for the GEMM alone, whose input is the gathered operand.
   [[nodiscard]] AgGemmArgs product_args() const;
   void call(const AgGemmArgs& args, const PlanOptions& options) const {
     ag_gemm(*member_.comm, args, options);
@@ -87,10 +88,10 @@ class Tensors : public CallOperands {
   void call(const PlanOptions& options = {}) const override { call(args(), options); }
 };
 
-/// ag_gemm of these sizes, bf16.
+/// The problem of an ag_gemm of these sizes, in bf16.
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k);
 PlanOptions path_of(Path path);
-/// Shards that differ: the last rank has no rows, the first most.
+/// Rows of unequal shards: the last rank has none, the first has most.
 std::vector<std::int64_t> uneven_rows(std::int64_t m, int ranks);
 
 }  // namespace tilelace::gpu_test

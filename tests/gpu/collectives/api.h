@@ -6,8 +6,8 @@
 
 namespace tilelace::gpu_test {
 
-/// Collectives as users call them: results, ranks that disagree, captures, beside gemms. What is
-/// wrong; nothing: all right.
+/// Checks collectives as users call them: results, ranks that disagree, captures, calls beside
+/// GEMMs. Returns what is wrong.
 std::vector<std::string> check_api(int ranks, double timeout_s, std::uint64_t seed);
 
 }  // namespace tilelace::gpu_test

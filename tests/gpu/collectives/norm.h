@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_norm on GPUs: random calls bit by bit, and what it takes beside all_reduce alone.
+// all_reduce_norm on GPUs: checks random calls bit by bit, and times it beside all_reduce.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -11,29 +11,30 @@
 
 namespace tilelace::gpu_test {
 
-/// How a rank calls.
+/// How a rank makes a call.
 struct NormCaller {
   int rank, ranks;
   cudaStream_t stream;
-  std::function<void()> meet;  ///< all ranks; what follows allocates nothing until a call is over
+  std::function<void()> meet;  ///< meets all ranks; nothing is allocated until the call ends
   std::function<void(const AllReduceNormArgs&, const CollectiveOptions&)> enqueue;
   std::function<void()> finish;
 };
 
-/// By kernels alone.
+/// Makes calls by the kernels, without the public API.
 NormCaller kernel_caller(Rank&, cuda::CollectiveCalls&, cudaStream_t, double timeout_s);
 
-/// What is wrong, at most one finding a call.
+/// Returns what is wrong: at most one finding per call.
 std::vector<std::string> check_norms(const NormCaller&, int calls, std::uint64_t seed);
 
-/// What a rank is timed with.
+/// What a rank needs to be timed.
 struct NormBench {
   Rank& rank;
   cuda::CollectiveCalls& calls;
   cudaStream_t stream;
   double timeout_s;
 };
-/// Lines "norm M N QUANT: us, all_reduce us" of graphs of 20 calls; sizes: m, n, m, n ...
+/// Prints lines "norm M N QUANT: us, all_reduce us", timed in graphs of 20 calls. sizes: m, n, m, n
+/// ...
 void bench_norms(const NormBench&, const std::vector<std::int64_t>& sizes,
                  const CollectiveOptions&);
 

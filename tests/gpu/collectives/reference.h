@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective's results are, bit for bit, by loops over elements; and random calls.
+// A reference for collectives, bit for bit, by loops over elements; and random calls.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,21 +20,22 @@ namespace tilelace::gpu_test {
 
 using Bytes = std::vector<std::byte>;
 
-/// A call of all ranks.
+/// One call, for all ranks.
 struct CollectiveCase {
   Collective collective{};
   Item item{};
   Reduction reduction{};
   int ranks = 1;
   std::uint64_t seed = 0;
-  std::vector<std::int64_t> counts;               ///< as CollectiveArgs
-  std::vector<std::vector<std::int64_t>> matrix;  ///< all_to_all: from, to; empty: counts says all
+  std::vector<std::int64_t> counts;  ///< as CollectiveArgs::counts
+  std::vector<std::vector<std::int64_t>>
+      matrix;  ///< all_to_all: elements by sender, receiver; or empty
   CollectiveOptions options;
   bool in_place = false;
-  int in_off = 0, out_off = 0;  ///< elements that tensors lie off 16-byte alignment
+  int in_off = 0, out_off = 0;  ///< elements by which tensors are off 16-byte alignment
 
   [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(row_of(item).bytes); }
-  /// Of a rank's shard; of all_reduce the whole.
+  /// Elements of a rank's shard; all_reduce: all elements.
   [[nodiscard]] std::int64_t count(int rank) const {
     return counts.size() == 1 ? counts[0] : counts[static_cast<std::size_t>(rank)];
   }
@@ -66,7 +67,7 @@ struct CollectiveCase {
     }
     return all;
   }
-  /// Elements before a rank's own in the whole, for calls in place.
+  /// Elements before a rank's part in the larger tensor, for calls in place.
   [[nodiscard]] std::int64_t before(int rank) const {
     std::int64_t all = 0;
     for (int r = 0; r < rank; ++r) all += count(r);
@@ -143,7 +144,7 @@ inline void reduce(const CollectiveCase& c, const std::vector<Bytes>& terms, std
 
 }  // namespace detail
 
-/// What a rank's input holds.
+/// The input of a rank.
 inline Bytes input_of(const CollectiveCase& c, int rank) {
   const std::int64_t count = c.in_count(rank);
   Bytes bytes(static_cast<std::size_t>(count * c.bytes()));
@@ -163,7 +164,7 @@ inline Bytes input_of(const CollectiveCase& c, int rank) {
   return bytes;
 }
 
-/// What a rank must get.
+/// The result that a rank must get.
 inline Bytes expected_of(const CollectiveCase& c, int rank) {
   std::vector<Bytes> inputs;
   for (int r = 0; r < c.ranks; ++r) inputs.push_back(input_of(c, r));
@@ -186,7 +187,7 @@ inline Bytes expected_of(const CollectiveCase& c, int rank) {
   return out;
 }
 
-/// Half of the counts from the edges.
+/// Draws cases. Half of the counts are edge cases.
 class RandomCases {
  public:
   RandomCases(std::uint64_t seed, int ranks, std::int64_t most)
@@ -212,7 +213,7 @@ class RandomCases {
     if (c.options.lines == true && listed) c.options.lines.reset();
     if (row_of(c.collective).shares && below(2) == 0) c.options.shots = 1 + below(2);
     if (below(3) == 0) c.options.workers = 1 + below(5);
-    // Few workers have room for few lines.
+    // Lines of few workers have little room.
     if (c.options.workers && c.options.lines == true &&
         c.counts[0] * 8 > plan::kMostChunk * schedule::kUnitBytes)
       c.options.lines = false;

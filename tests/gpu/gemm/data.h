@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs and checks of the GEMM on the device: nothing of a matrix comes to the host.
+// Inputs and checks of the GEMM, made on the device: no matrix is copied to the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,34 +9,34 @@
 
 namespace tilelace::test {
 
-/// {-1, 0, 1} with at most `per_row` non-zeros in a row of `cols`, hashed from seed and place;
-/// `data` is what lies at row `first_row` of a larger matrix: the same on every device. Seeds
-/// should lie far apart.
+/// Fills with {-1, 0, 1}, at most `per_row` non-zeros in a row of `cols`, hashed from seed and
+/// place. `data` is row `first_row` of a larger matrix, equal on every device. Seeds should not be
+/// close.
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
                  std::uint64_t seed, cudaStream_t, std::int64_t first_row = 0);
 
-/// As normal_value says; `data` is what lies at element `first` of a larger tensor.
+/// Fills with normal_value(); `data` is element `first` of a larger tensor.
 void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cudaStream_t,
                  std::size_t first = 0);
 
-/// NaN patterns.
+/// Fills with the bit pattern of NaNs.
 void poison(void* data, std::size_t bytes, cudaStream_t);
 
 /// Compares out with a product in fp64: all of it, or `samples` hashed places. An element may be
-/// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); with `exact` by nothing.
-/// With several parts it may be off by u of each of them, too, for every rounding; of a gated
-/// problem gate and up by that each, and the result by what becomes of both. `skip_k`: leaves these
-/// first k of each part out of the reference (the test of the test).
+/// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope), with `exact` by 0. With
+/// several parts, each rounding of a part adds u of the part. In a gated problem this bounds gate
+/// and up, and the result by both. `skip_k`: leaves the first k of each part out of the reference
+/// (to test the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
-/// What the judged results must be, into `out`, dense; sums must be exact.
+/// Writes the expected results, dense, to `out`; sums must be exact.
 void make_expected(const Judged&, void* out, cudaStream_t);
 
-/// What is compared, bit by bit: words as wide as elements of GPUs.
+/// Size of the words that are compared bit by bit: that of GPUs' elements.
 inline constexpr std::size_t kWordBytes = sizeof(std::uint16_t);
 Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t);
 
-/// Bytes among these that are not the poison.
+/// The number of these bytes that are not poison.
 std::uint64_t count_unpoisoned(const void* data, std::size_t bytes, cudaStream_t);
 
 }  // namespace tilelace::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the tables: per-rank GEMMs of three models, both sides of the tensor-parallel MLP.
+// The rows of the tables: the per-rank GEMMs of three models, for both sides of the tensor-parallel
+// MLP.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,10 +13,10 @@ namespace tilelace::test {
 
 struct GemmRow {
   std::string model;
-  std::string side;  ///< "ag": n is cut, "rs": k is cut
+  std::string side;  ///< "ag": n is split; "rs": k is split
   int ranks = 1;
-  std::int64_t n = 0, k = 0;  ///< of the unsharded product
-  plan::GemmProblem problem;  ///< of one rank
+  std::int64_t n = 0, k = 0;  ///< extents of the unsharded product
+  plan::GemmProblem problem;  ///< the GEMM of one rank
 };
 
 inline std::vector<GemmRow> gemm_rows(const std::vector<std::string>& models,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU checks share: ranks as threads, a stream each, JSON lines, exit codes.
+// What the GPU checks share: ranks as threads with a stream each, JSON lines, exit codes.
 #pragma once
 #include <fmt/core.h>
 
@@ -22,21 +22,21 @@ using cuda::measure::now_s;
 using cuda::measure::Rank;
 using cuda::measure::run_ranks;
 
-/// How many ranks: `asked`, or all devices. Errors: usage (fewer than 2), system (no device).
+/// The number of ranks: `asked`, or all devices. Errors: usage (fewer than 2), system (no device).
 int choose_ranks(int asked);
-/// Whether so many ranks share devices.
+/// Whether this number of ranks must share devices.
 bool share_devices(int ranks);
 
-/// Own mistakes of a result: wrong words, a missed bar.
+/// What is wrong with a result: wrong words, a missed bar.
 struct Verdict {
   bool good = true;
   std::string text;
 };
 
-/// Lines of --json FILE ("-": standard output, "": none); appends where told so.
+/// Writes the lines of --json FILE ("-": standard output, "": none).
 class JsonLines {
  public:
-  /// Error: usage.
+  /// `append`: keeps the lines of an existing file. Error: usage.
   JsonLines(const std::string& path, bool append);
   void write(const Json& line);
 
@@ -46,7 +46,7 @@ class JsonLines {
 
 std::string utc_now();
 std::string device_name();
-/// The driver's version as the kernel module says it, else CUDA's version of it.
+/// The driver's version from the kernel module, else the CUDA version of the driver.
 std::string driver_version();
 
 }  // namespace tilelace::gpu_test

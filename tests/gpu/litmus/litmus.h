@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One litmus: every rank sends changing data to every peer, in rotated order, and checks what the
-// peers send it; many rounds in one kernel, two slots, epochs that wrap. Read by nvcc and the host.
+// One litmus: every rank sends changing data to every peer, in rotated order, and checks its peers'
+// data: in many rounds of one kernel, two slots, with epochs that wrap. Read by nvcc and the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,19 +14,19 @@ namespace tilelace::gpu_test {
 
 /// The verb that moves the data.
 enum class Send : std::uint8_t { threads, bulk };
-/// How the consumer reads it.
+/// How the consumer reads the data.
 enum class Reader : std::uint8_t { loads, bulk };
-/// As device/proxy.h's, which only nvcc can read.
+/// The same as Landing in device/proxy.h, which only nvcc can compile.
 enum class Payload : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
 
-/// What is taken away from the protocol.
+/// The part of the protocol that is left out.
 enum class Mutant : std::uint8_t {
   none,
   flag_first,      ///< the signal before the data
   read_wait,       ///< wait_group.read instead of wait_group before the signal
   no_bulk_wait,    ///< no wait for bulk stores at all
   relaxed_signal,  ///< the flag without release
-  no_barrier,      ///< one thread signals without the barrier behind the others' stores
+  no_barrier,      ///< one thread signals, without a barrier after the others' stores
   relaxed_wait,    ///< the flag without acquire
   no_proxy_fence,  ///< acquire, then TMA without fence.proxy.async
   no_fill_fence    ///< threads write, TMA of the same kernel loads it without the fence
@@ -35,7 +35,7 @@ enum class Mutant : std::uint8_t {
 struct LitmusResult {
   unsigned long long wrong_words;
   unsigned long long checked_words;
-  unsigned int claimed;  ///< by who describes the first wrong word
+  unsigned int claimed;  ///< set by the thread that describes the first wrong word
   std::uint32_t epoch;
   std::int32_t source;
   std::int32_t lane;
@@ -50,32 +50,32 @@ constexpr int kRingDepth = 4;
 constexpr std::uint32_t kMaxLaneBytes = 32768;
 
 struct Litmus {
-  std::byte* base = nullptr;  ///< symmetric memory, rank r's at base + r * stride
+  std::byte* base = nullptr;  ///< symmetric memory, rank r's part at base + r * stride
   std::size_t stride = 0;
-  std::byte* staging = nullptr;  ///< own memory, kLanes * kMaxLaneBytes
+  std::byte* staging = nullptr;  ///< this rank's memory, kLanes * kMaxLaneBytes
   LitmusResult* result = nullptr;
   cuda::WaitContext wait;
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
-  std::uint32_t bytes = 0;  ///< of a transfer, in multiples of 16
-  std::uint32_t first = 0;  ///< rounds carry the epochs after this one
+  std::uint32_t bytes = 0;  ///< bytes of a transfer, a multiple of 16
+  std::uint32_t first = 0;  ///< epochs of rounds begin after this one
   std::uint32_t rounds = 0;
-  std::uint32_t delay_mask = 0;  ///< of random naps in ns; 0: none
+  std::uint32_t delay_mask = 0;  ///< mask of random naps, in ns; 0: no naps
   Send send = Send::threads;
   Payload payload = Payload::copy;
   Reader reader = Reader::loads;
   Mutant mutant = Mutant::none;
 };
 
-/// Bytes of symmetric memory that a litmus of so many ranks needs.
+/// Bytes of symmetric memory that a litmus needs for this number of ranks.
 TILELACE_HD constexpr std::size_t litmus_bytes(int ranks) {
   const auto pairs = static_cast<std::size_t>(kLanes * ranks);
   return pairs * 2 * 64 + pairs * 2 * kMaxLaneBytes;
 }
 
-/// Flags to l.first, slots to zero (sums) or poison (copies).
+/// Sets flags to l.first, slots to zero (for sums) or poison (for copies).
 cudaError_t enqueue_litmus_reset(const Litmus& l, cudaStream_t stream);
-/// Loads the kernel; to be called once a device, before any rank waits.
+/// Loads the kernel. To be called once per device, before any rank waits.
 cudaError_t prepare_litmus();
 cudaError_t enqueue_litmus(const Litmus& l, cudaStream_t stream);
 

@@ -13,11 +13,11 @@ struct LitmusResult;
 struct LitmusOptions {
   int ranks = 0;
   std::uint32_t rounds = 20000;
-  std::string only;  ///< part of the name of what is run
+  std::string only;  ///< runs only cases whose names contain this
   std::string json;
   bool append = false;
-  int connections = 0;  ///< CUDA_DEVICE_MAX_CONNECTIONS of this process; 0: as it is
-  bool child = true;    ///< run the copy engine's cases once more with one connection
+  int connections = 0;  ///< CUDA_DEVICE_MAX_CONNECTIONS of this process; 0: not changed
+  bool child = true;    ///< also run the copy engine's cases with one connection
 };
 
 /// One line of the table.
@@ -29,14 +29,14 @@ struct LitmusRow {
         bytes(bytes_in) {}
 
   std::string name;
-  std::string mutant;  ///< empty: the protocol as it is
-  bool must_fail;      ///< a mutant that every machine shows
-  double bytes;        ///< of a transfer; 0: several sizes
+  std::string mutant;  ///< empty: the unchanged protocol
+  bool must_fail;      ///< a mutant that must fail on every machine
+  double bytes;        ///< bytes of a transfer; 0: several sizes
   double rounds = 0;
   double wrong = 0;
   double checked = 0;
   double expected_checked = 0;
-  double us = 0;      ///< a round
+  double us = 0;      ///< time of a round
   std::string first;  ///< the first wrong word
 
   [[nodiscard]] bool good() const {
@@ -48,17 +48,17 @@ struct LitmusRow {
 
 [[nodiscard]] bool selected(const LitmusOptions& options, const std::string& name);
 
-/// Collective among the ranks; the rows are rank 0's, empty elsewhere.
+/// Collective. Rank 0 gets the rows; the result is empty on other ranks.
 std::vector<LitmusRow> run_litmus_cases(Rank& rank, const LitmusOptions& options, JsonLines& json);
 std::vector<LitmusRow> run_copy_litmus(Rank& rank, const LitmusOptions& options, JsonLines& json);
 
-/// Every rank's result (in its device's memory) as numbers: wrong words, checked words, seconds,
-/// then what is known of the first wrong word (epoch, source, lane, word, got, expected).
+/// Gathers every rank's result, which is in its device's memory, as numbers: wrong words, checked
+/// words, seconds, then the first wrong word (epoch, source, lane, word, got, expected).
 /// Collective.
 std::vector<std::vector<double>> gather_result(const Rank& rank, const LitmusResult* result,
                                                double seconds);
 
-/// What all litmus records have in common.
+/// The fields that all litmus records have.
 Json litmus_record(const LitmusRow& row, int ranks, int connections);
 
 }  // namespace tilelace::gpu_test

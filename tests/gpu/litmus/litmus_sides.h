@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code of a litmus: the producer's and the consumer's side of a lane.
+// Device code of a litmus: the producer and the consumer of a lane.
 #pragma once
 #include "backend/cuda/device/transfer.h"
 #include "backend/cuda/device/wait.h"
@@ -12,7 +12,7 @@ using cuda::Crew;
 using cuda::Landing;
 using cuda::WaitPlace;
 
-/// Mutants' flags: the same words without release and acquire.
+/// The flags of mutants: the same words without release and acquire.
 struct RelaxedAtomics : comm::CudaAtomics {
   using comm::CudaAtomics::load_acquire;
   static __device__ std::uint32_t load_acquire(const std::uint32_t* word) {
@@ -32,7 +32,7 @@ __device__ inline void raise_flag(const Litmus& l, comm::Flag* flag, std::uint32
     cuda::signal(flag, epoch);
 }
 
-/// Whole CTA: thread 0 waits, as the reader (or the writer, `bulk`) has to.
+/// By a whole CTA: thread 0 waits as the reader (or, `bulk`, the writer) must.
 __device__ inline bool await(const Litmus& l, const WaitPlace& place, const comm::Flag* flag,
                              std::uint32_t epoch, bool bulk, bool mutable_here) {
   comm::WaitStatus status = comm::WaitStatus::reached;
@@ -78,7 +78,7 @@ __device__ inline void send(const Litmus& l, cuda::BulkRing<kRingDepth>& ring, s
   }
 }
 
-/// What stands between the data and the flag, and the flag.
+/// All that is needed between the data and the flag, and then the flag.
 __device__ inline void publish_sent(const Litmus& l, comm::Flag* flag, std::uint32_t epoch) {
   if (l.mutant == Mutant::flag_first) return;
   if (l.send == Send::bulk) {
@@ -115,7 +115,7 @@ __device__ inline void produce(const Litmus& l, int lane, std::byte* pieces,
                  free_flag(l, l.rank, lane, peer), before, bulk, false))
         return;
       fill(l, staging, l.rank, peer, c, lane);
-      // Each writer, for the thread that issues the loads.
+      // By each writer, for the thread that issues the loads.
       if (bulk && l.mutant != Mutant::no_fill_fence) cuda::proxy_fence_global();
       __syncthreads();
       nap(l, lane, 2);
@@ -126,10 +126,10 @@ __device__ inline void produce(const Litmus& l, int lane, std::byte* pieces,
       __syncthreads();
     }
   }
-  if (threadIdx.x == 0) cuda::bulk_complete();  // mutants leave stores behind
+  if (threadIdx.x == 0) cuda::bulk_complete();  // mutants leave stores in flight
 }
 
-/// Fetches a slot into shared memory by TMA, thread 0; the other threads wait for it.
+/// Thread 0 fetches a slot into shared memory by TMA; the other threads wait for it.
 __device__ inline void fetch(const Litmus& l, std::byte* to, const std::byte* from,
                              std::uint64_t* barrier, std::uint32_t& fetched) {
   using cuda::ptx::shared_address;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device code of a litmus: where its words lie and what is in them.
+// Device code of a litmus: the places and the values of its words.
 #pragma once
 #include "comm/cuda_atomics.h"
 #include "comm/signal.h"
@@ -14,16 +14,16 @@ __device__ inline std::size_t pair_of(const Litmus& l, int lane, int rank) {
 __device__ inline std::size_t flag_bytes(const Litmus& l) {
   return static_cast<std::size_t>(2 * kLanes * l.ranks) * 64;
 }
-/// At `at`: source has filled its slot.
+/// The flag at rank `at` that says that source has filled its slot.
 __device__ inline comm::Flag* data_flag(const Litmus& l, int at, int lane, int source) {
   return reinterpret_cast<comm::Flag*>(l.base + at * l.stride + pair_of(l, lane, source) * 64);
 }
-/// At `at`: peer has read what `at` sent it.
+/// The flag at rank `at` that says that peer has read the data from `at`.
 __device__ inline comm::Flag* free_flag(const Litmus& l, int at, int lane, int peer) {
   return reinterpret_cast<comm::Flag*>(l.base + at * l.stride + flag_bytes(l) / 2 +
                                        pair_of(l, lane, peer) * 64);
 }
-/// Sums of all sources land in the slot of source 0.
+/// The slot of a source. Sums of all sources are made in the slot of source 0.
 __device__ inline std::byte* slot(const Litmus& l, int at, std::uint32_t epoch, int lane,
                                   int source) {
   const int place = l.payload == Payload::copy ? source : 0;
@@ -47,7 +47,7 @@ struct Pair {
   std::uint32_t high = 0;
 };
 
-/// The bits of small integers in the payload's type; fp32 holds one.
+/// The bits of two small integers in the payload's type (fp32: of one).
 __device__ inline std::uint32_t encode(Payload payload, Pair p) {
   const float low = static_cast<float>(p.low);
   const float high = static_cast<float>(p.high);
@@ -66,7 +66,7 @@ __device__ inline std::uint32_t bits_of(const Litmus&, int source, int dest, std
 }
 __device__ inline Pair pair_from(std::uint32_t bits) { return {bits & 7U, bits >> 3 & 7U}; }
 
-/// What `source` sends to `dest`; source -1: the sum of all.
+/// The word that `source` sends to `dest`; source -1: the sum of all.
 __device__ inline std::uint32_t word(const Litmus& l, int source, int dest, std::uint32_t epoch,
                                      int lane, std::uint32_t i) {
   if (l.payload == Payload::copy) return bits_of(l, source, dest, epoch, lane, i);
@@ -80,7 +80,7 @@ __device__ inline std::uint32_t word(const Litmus& l, int source, int dest, std:
   return encode(l.payload, sum);
 }
 
-/// A nap of up to delay_mask ns, another one every time.
+/// A nap of up to delay_mask ns, different every time.
 __device__ inline void nap(const Litmus& l, std::uint32_t a, std::uint32_t b) {
   if (l.delay_mask == 0) return;
   const auto now = static_cast<std::uint32_t>(clock64());

@@ -6,14 +6,14 @@
 
 namespace tilelace::gpu_test {
 
-/// Host memory that a kernel and the host see.
+/// Host memory that a kernel and the host share.
 struct HoldPage {
-  std::uint32_t release;  ///< by the host: CTAs end
+  std::uint32_t release;  ///< set by the host: CTAs end
   std::uint32_t began;    ///< CTAs
   std::uint16_t multiprocessor[1024];
 };
 
-/// CTAs that each take a whole multiprocessor until they are released, at most two seconds.
+/// Enqueues CTAs that each take a whole multiprocessor until released, at most for two seconds.
 [[nodiscard]] cudaError_t enqueue_hold(HoldPage* page, int ctas, int cluster, cudaStream_t stream);
 [[nodiscard]] cudaError_t load_hold();
 

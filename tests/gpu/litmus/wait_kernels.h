@@ -14,15 +14,15 @@ struct WaitCall {
   std::size_t stride = 0;
   std::int32_t rank = 0;
   std::int32_t ranks = 1;
-  std::uint32_t epoch = 0;     ///< signalled
-  std::uint32_t awaited = 0;   ///< from every peer
-  comm::Flag* done = nullptr;  ///< own memory: epoch, once all have come
+  std::uint32_t epoch = 0;     ///< epoch to signal
+  std::uint32_t awaited = 0;   ///< epoch to wait for
+  comm::Flag* done = nullptr;  ///< this rank's memory: epoch, once all have come
   cuda::WaitContext wait;
 };
 
-/// `ctas` of them wait, so that every SM is held.
+/// `ctas` CTAs wait, so that all SMs are occupied.
 cudaError_t enqueue_wait_call(const WaitCall& call, int ctas, cudaStream_t stream);
-/// values[i] = i * 3 + seed: is the context good for anything?
+/// values[i] = i * 3 + seed, to test whether the context still works.
 cudaError_t enqueue_values(std::uint32_t* values, int count, std::uint32_t seed,
                            cudaStream_t stream);
 

@@ -10,38 +10,40 @@
 
 namespace tilelace::comm::test {
 
-/// Every way into every peer's memory, checked word for word by its owner.
+/// Writes to every peer's memory in every way; the owner checks all words.
 void check_transfers(Member& member);
-/// Memory of a group of some of the ranks, in another order.
+/// Memory of a subgroup whose ranks are in another order.
 void check_subgroup(Member& member);
-/// Memory of the host that kernels reach.
+/// Host memory that kernels can access.
 void check_host_memory(Member& member);
-/// Made, used and let go many times: nothing grows.
+/// Allocates, uses and frees memory many times; nothing may grow.
 void check_cycles(Member& member);
-/// How long it takes to map memory of many GiB.
+/// How long it takes to map many GiB.
 void check_large(Member& member);
-/// Ranks that disagree and memory that cannot be had: the same error everywhere, nothing left.
+/// Ranks that disagree, and allocations that fail: every rank must get the same error, and nothing
+/// may be left allocated.
 void check_failures(Member& member);
-/// A rank that ends: its memory stays, the others get an error and make a new group.
+/// A rank ends: its memory must stay valid, and the others must get an error and can make a new
+/// group.
 void check_death(Member& member);
 
-/// The error that `work` throws; kind and text are empty without one.
+/// The error that `work` throws; kind and text are empty if there is none.
 struct Caught {
   std::optional<ErrorKind> kind;
   std::string text;
 };
 Caught catch_error(const std::function<void()>& work);
 
-/// What must not grow. Collective, so that no rank looks while another has memory.
+/// Resources that must not grow. Collective, so that no rank counts while another has memory.
 struct Held {
-  std::size_t descriptors = 0;  ///< of the process; 0 on all ranks but the first if they share it
+  std::size_t descriptors = 0;  ///< of the process; 0 except on its first rank
   std::size_t free_bytes = 0;
 };
 Held look(const Member& member);
-/// Empty if no more is held than before, but for what caches of the driver may take.
+/// Empty if no more is held than before, except what the driver's caches may take.
 std::string grown(const Held& before, const Held& after);
 
-/// Each rank writes to the next one, who looks at it. Empty, or what was wrong.
+/// Each rank writes to the next rank, which checks the data. Returns what was wrong, or empty text.
 std::string pass_around(const Group& group, const Gpu& gpu, const DeviceMemory& memory,
                         const std::function<void()>& barrier, std::uint32_t seed);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA runtime and driver made of memfds and mmap, linked instead of the true ones: shows what
-// allocate_device does when calls fail, on machines without a GPU.
+// A fake CUDA runtime and driver, made of memfds and mmap and linked instead of the real ones. It
+// shows what allocate_device does when calls fail, on machines without a GPU.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,12 +9,12 @@ namespace tilelace::comm::test::fake {
 
 constexpr int kDevices = 4;
 
-/// The next call of this driver function in this thread fails; empty: none does.
+/// Makes the next call of this driver function in this thread fail; empty: none.
 void fail_next(const std::string& function);
-/// Whether the failure that was asked for in this thread has happened.
+/// Whether the failure requested in this thread has happened.
 bool has_failed();
 
-/// What is not let go of yet.
+/// Numbers of objects that are not released yet.
 struct Live {
   int handles = 0;
   int ranges = 0;
@@ -24,11 +24,11 @@ struct Live {
 };
 Live live();
 
-/// What was done to multicast objects since this was asked last, of all threads: "create 2",
-/// "add", "bind", "map", "unmap", "unbind", "release".
+/// What all threads did with multicast objects since the previous call: "create 2", "add", "bind",
+/// "map", "unmap", "unbind", "release".
 std::vector<std::string> multicast_events();
 
-/// Settings for all threads: set them before ranks start.
+/// Settings for all threads. Set them before ranks start.
 struct Machine {
   bool peer_access = true;
   bool fabric_supported = false;

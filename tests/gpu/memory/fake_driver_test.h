@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests over the fake driver begin and end with.
+// The fixture of tests with the fake driver.
 #pragma once
 #include "fake_driver.h"
 #include "rank_threads.h"
 
 namespace tilelace::comm::test {
 
-/// Each begins with a machine of which nothing is asked, and leaves nothing behind.
+/// Each test begins with default settings, and must leave no object behind.
 class FakeDriverTest : public testing::Test {
  protected:
   void SetUp() override {

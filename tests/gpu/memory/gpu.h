@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's GPU in a check: a stream, waits with a bound, and comparing with words to say.
+// One rank's GPU in a check: a stream, bounded waits, and comparisons that say what differs.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -24,11 +24,11 @@ class Gpu {
   /// Waits for the stream. Errors: timeout after 10 s, system.
   void finish(std::string_view what) const;
 
-  /// Empty if the memory holds what is expected, else how much of it does not, and where first.
+  /// Empty if the memory has the expected content; else how many words differ, and where first.
   [[nodiscard]] std::string differences(std::string_view what, const void* at, std::size_t bytes,
                                         const Expected& expected) const;
 
-  /// Free memory of the device, of all processes together.
+  /// Free memory of the device, whatever process uses the rest.
   [[nodiscard]] static std::size_t free_bytes();
 
  private:
@@ -37,10 +37,10 @@ class Gpu {
   Differences* found_ = nullptr;
 };
 
-/// Throws a system error naming `what` unless the call worked.
+/// Throws a system error that names `what` unless the call succeeded.
 void require_cuda(cudaError_t result, std::string_view what);
 
-/// The pattern of bits of this seed.
+/// The bit pattern of this seed.
 Expected bits_of(std::uint32_t seed);
 
 }  // namespace tilelace::comm::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that fill, move and compare. None waits for anything: each ends by itself.
+// Kernels that fill, move and compare memory. None of them waits for anything.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -8,10 +8,10 @@
 
 namespace tilelace::comm::test {
 
-/// What words mean. Numbers are small integers, so their sums are exact in any order.
+/// The type of words. Numbers are small integers, so their sums are exact in any order.
 enum class Words : std::uint8_t { bits, f32, bf16 };
 
-/// What memory is to hold: the pattern of one seed, or the sum of the patterns of several.
+/// Expected content of memory: the pattern of one seed, or the sum of patterns of several seeds.
 struct Expected {
   static constexpr int kMost = 65;
   Words words = Words::bits;
@@ -20,7 +20,7 @@ struct Expected {
   void add(std::uint32_t seed) { seeds[count++] = seed; }
 };
 
-/// What differs from it, as found by one block.
+/// The differences from the expected content that one block found.
 struct Differences {
   std::uint64_t count;
   std::uint64_t first;  ///< index of a word
@@ -29,14 +29,14 @@ struct Differences {
 };
 constexpr int kBlocks = 128;
 
-// Addresses and sizes are multiples of 16.
+// Fills with the pattern of a seed. Addresses and sizes are multiples of 16.
 void fill(void* at, std::size_t bytes, Words words, std::uint32_t seed, cudaStream_t stream);
 void copy_words(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
-/// As fill, through shared memory by bulk stores of the TMA.
+/// As fill, but through shared memory, by bulk stores of the TMA.
 void bulk_store(void* at, std::size_t bytes, std::uint32_t seed, cudaStream_t stream);
-/// Adds the pattern of numbers to what is there, by bulk reductions of the TMA.
+/// Adds the pattern of numbers to the memory by bulk reductions of the TMA.
 void bulk_add(void* at, std::size_t bytes, Words words, std::uint32_t seed, cudaStream_t stream);
-/// Leaves kBlocks entries.
+/// Compares memory with the expected content; writes kBlocks entries.
 void compare(const void* at, std::size_t bytes, const Expected& expected, Differences* found,
              cudaStream_t stream);
 

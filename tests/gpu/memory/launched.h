@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The check as one of the processes that torchrun or mpirun started.
+// Runs the checks in a process that torchrun or mpirun started.
 #pragma once
 #include <vector>
 
@@ -7,8 +7,8 @@
 
 namespace tilelace::comm::test {
 
-/// Makes the checks as the rank that the environment names; rank 0 prints. Returns the exit code.
-/// Errors: usage (no launcher, values that make no sense), system, peer, timeout.
+/// Makes the checks as the rank that the environment gives; rank 0 prints. Returns the exit code.
+/// Errors: usage (no launcher, invalid values), system, peer, timeout.
 int run_launched(const std::vector<Check>& checks, const Options& options);
 
 }  // namespace tilelace::comm::test

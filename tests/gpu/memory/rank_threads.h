@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks of both kinds of group as threads of a test, which can then see all of them.
+// Runs the ranks of both kinds of group as threads of a test, which can then see all of them.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -52,7 +52,8 @@ inline void run_on_threads(int ranks, const std::function<std::unique_ptr<Group>
   for (auto& t : threads) t.join();
 }
 
-/// Once with each kind of group; the second has processes' sockets, though between threads.
+/// Runs the work with each kind of group. The second uses sockets, as processes do, but between
+/// threads.
 inline void run_both(int ranks, const Work& work) {
   auto groups = make_thread_groups(ranks);
   run_on_threads(

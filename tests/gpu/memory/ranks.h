@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one child and as a child each. The parent never calls CUDA, so that children
-// may: it forks them before their first call.
+// Runs ranks as threads of one child, and as one child each. The parent never calls CUDA, so that
+// its forked children can.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,7 +16,7 @@ namespace tilelace::comm::test {
 constexpr double kTimeout_s = 20;
 
 struct Options {
-  int ranks = 0;  ///< 0: one a GPU
+  int ranks = 0;  ///< number of ranks; 0: one per GPU
   std::string model = "all";
   std::string only;
   std::string json;
@@ -25,22 +25,22 @@ struct Options {
   int gib = 8;
 };
 
-/// One rank while it makes a check.
+/// A rank that makes a check.
 struct Member {
   Group& group;
   Gpu& gpu;
   const Options& options;
   std::string model;
   int ranks_a_gpu = 1;
-  std::vector<int> spare;  ///< sockets to the other survivors, by their place; may be empty
-  int out = -1;            ///< findings go here
+  std::vector<int> spare;  ///< sockets to the other survivors, by rank; may be empty
+  int out = -1;            ///< descriptor that findings are written to
 
   [[nodiscard]] int rank() const { return group.rank(); }
   [[nodiscard]] int ranks() const { return group.ranks(); }
   void barrier() const { group.all_gather("", kTimeout_s); }
-  /// Nothing wrong: an empty text.
+  /// Reports the result of a check; empty text: nothing is wrong.
   void say(const std::string& check, const std::string& wrong, const Figures& figures = {}) const;
-  /// As say, of a check that fewer ranks make.
+  /// As say, for a check that only some ranks make.
   void say_of(int how_many, const std::string& check, const std::string& wrong,
               const Figures& figures = {}) const;
 };
@@ -49,15 +49,15 @@ struct Check {
   const char* name;
   void (*run)(Member& member);
   bool threads;        ///< whether ranks may be threads
-  bool hidden;         ///< made also where each rank sees its own GPU only
+  bool hidden;         ///< whether the check is also made if each rank sees only its own GPU
   bool spare_sockets;  ///< whether survivors need sockets for a group of their own
   int least_ranks;
 };
 
-/// Makes one check as one rank; whatever goes wrong becomes a finding.
+/// Makes one check as one rank. Every error becomes a finding.
 void run_member(const Check& check, Member& member);
 
-/// What the machine has, as a child of ours sees it. Error: system (no driver, no GPU).
+/// Facts about the machine, as a forked child sees it. Error: system (no driver, no GPU).
 Machine look_at_machine();
 
 /// Runs the checks with ranks as "threads", "processes", or "hidden": processes that see one GPU.

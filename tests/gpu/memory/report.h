@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks found, gathered by the parent: a row a check, a JSON line a row.
+// The findings of all ranks, gathered by the parent: a row per check, a JSON line per row.
 #pragma once
 #include <map>
 #include <string>
@@ -9,21 +9,21 @@ namespace tilelace::comm::test {
 
 using Figures = std::map<std::string, double>;
 
-/// One rank's word on one check. In order of weight: ok, wrong, error (the check could not be
+/// One rank's result of one check. In increasing severity: ok, wrong, error (the check could not be
 /// made).
 struct Finding {
   enum class Result { ok, wrong, error };
   std::string check;
   std::string model;
   int rank = 0;
-  int ranks = 0;  ///< how many ranks have a word on it
+  int ranks = 0;  ///< number of ranks that report on the check
   Result result = Result::ok;
   std::string detail;
   Figures figures;
 };
 
 std::string to_line(const Finding& finding);
-/// Error: system (no such line).
+/// Error: system (not a line of a finding).
 Finding from_line(const std::string& line);
 
 struct Machine {
@@ -31,16 +31,16 @@ struct Machine {
   std::string name;
   std::string driver;
   std::vector<std::string> uuids;
-  std::string capabilities;  ///< of all, as text
+  std::string capabilities;  ///< capabilities of all devices, as text
 };
 
 class Report {
  public:
   void add(const Finding& finding);
-  /// Of all rows: 0 all is well, 1 something was wrong, 3 a check could not be made.
+  /// For all rows: 0: all ok; 1: something was wrong; 3: a check could not be made.
   [[nodiscard]] int exit_code() const;
   void print() const;
-  /// One JSON object a line; "-" is standard output. Error: usage (not writable).
+  /// Writes one JSON object per line; "-" is standard output. Error: usage (not writable).
   void write_json(const std::string& file, const Machine& machine, const std::string& commit) const;
 
  private:
@@ -50,10 +50,10 @@ class Report {
     std::string check;
     int ranks = 0;
     std::vector<int> heard;  ///< ranks
-    std::string detail;      ///< the problems, up to some length
+    std::string detail;      ///< the problems, up to a limit of length
     Figures figures;         ///< maximum over ranks
   };
-  [[nodiscard]] std::vector<Row> rows() const;  ///< ranks that said nothing are an error
+  [[nodiscard]] std::vector<Row> rows() const;  ///< a rank without a report counts as an error
 
   std::vector<Row> rows_;
 };

@@ -44,7 +44,7 @@ class Buffer {
                 "download");
     return to;
   }
-  /// Whether nobody wrote around it, nor from byte `used` on.
+  /// Whether the guards, and bytes from `used` on, were not written.
   [[nodiscard]] bool untouched(std::size_t used) const {
     std::vector<std::uint8_t> all(bytes_ + 2 * kGuard);
     cuda::check(cudaMemcpy(all.data(), memory_, all.size(), cudaMemcpyDeviceToHost), "download");
@@ -54,7 +54,7 @@ class Buffer {
   }
 
  private:
-  /// Other streams do not wait for this one, which the host may be ahead of.
+  /// Waits for the default stream, since other streams do not wait for it.
   static void settle() { cuda::check(cudaStreamSynchronize(nullptr), "memory"); }
 
   static constexpr std::size_t kGuard = 4096;

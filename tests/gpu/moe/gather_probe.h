@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rows that an index chooses may reach a product: kernels that do nothing else.
+// A probe of how rows that an index chooses can reach a product, by kernels that do nothing else.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -8,14 +8,14 @@
 
 namespace tilelace::gpu_test {
 
-/// A tile: `weight` rows of the weight times `rows` rows that the index has, over k columns.
+/// A tile is `weight` rows of the weight times `rows` rows that the index names, over k columns.
 struct ProbeParams {
   CUtensorMap weight;  ///< [weight rows, k], boxes of 128 rows
   CUtensorMap rows;    ///< [tokens, k], boxes of 128 rows
   const __nv_bfloat16* x;
   const int* index;   ///< [tiles, rows]
-  float* out;         ///< [CTAs, weight, rows], of each CTA's first tile
-  long long* clocks;  ///< of each CTA, for all of its tiles
+  float* out;         ///< [CTAs, weight, rows]: each CTA's first tile
+  long long* clocks;  ///< clocks of each CTA for all its tiles
   int k, tiles;
 };
 
@@ -23,7 +23,7 @@ struct ProbeWay {
   int weight, rows;
   int loaders;  ///< threads that copy rows, 16 bytes per cp.async; 0: boxes of rows that lie in
                 ///< order
-  bool weights, product;  ///< whether the weight's boxes, and the product, are there
+  bool weights, product;  ///< whether the weight is loaded; whether MMAs run
   cudaError_t (*launch)(const ProbeParams&, int ctas);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole layer on one GPU: map, permute, up, down, sum; and what each of them must be, given what
-// it read.
+// A whole layer on one GPU: map, permute, up, down, sum. Each result is compared with what follows
+// from the data that the pass read.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,36 +11,36 @@
 
 namespace tilelace::gpu_test {
 
-/// Which tokens the sum adds to.
+/// The tokens for which `add` has a row.
 enum class Added : std::uint8_t { none, all, some };
 
 struct LayerShape {
   schedule::MoeMap map;
-  bool wide = false;  ///< ids are int64
+  bool wide = false;  ///< true: ids are int64
   std::int64_t hidden = 0, inner = 0;
   DType dtype{};
-  cuda::Gating gating = cuda::Gating::one;  ///< of up
+  cuda::Gating gating = cuda::Gating::one;  ///< gating of up
   Activation activation = Activation::none;
   bool bias = false;
-  bool weighted = false;  ///< rows that go into up
-  bool scaled = false;    ///< rows that come out of down
+  bool weighted = false;  ///< whether rows before up are weighted
+  bool scaled = false;    ///< whether rows after down are scaled
   Added added = Added::none;
-  bool exact = false;  ///< integers, so that results are known to the bit
+  bool exact = false;  ///< integers, whose results are exact
   cuda::GroupedTiling up{}, down{};
 };
 
-/// Operands and results of a shape.
+/// Operands and results of a layer of one shape.
 class Layer {
  public:
   Layer(const LayerShape&, std::uint64_t seed);
 
   void route(const Ids&);
-  /// Enqueues all of it.
+  /// Enqueues the whole layer.
   void run(cudaStream_t) const;
   void poison_results() const;
-  /// What is wrong with the last run; `drop`: k-steps of 8 that the reference leaves out.
+  /// What is wrong with the last run. `drop`: number of k-steps of 8 that the reference leaves out.
   [[nodiscard]] std::string trouble(int drop = 0) const;
-  /// Bits of the sum.
+  /// The bits of the sum.
   [[nodiscard]] std::vector<std::uint16_t> result() const;
   [[nodiscard]] const LayerShape& shape() const { return s_; }
   [[nodiscard]] double worst() const { return worst_; }
@@ -57,7 +57,7 @@ class Layer {
   [[nodiscard]] std::vector<std::uint16_t> numbers(std::size_t count, std::uint64_t seed,
                                                    float size) const;
   [[nodiscard]] std::size_t pairs() const { return static_cast<std::size_t>(s_.map.pairs()); }
-  /// The tokens that the sum adds to, where it adds.
+  /// The first token, and number of tokens, with a row of `add`.
   [[nodiscard]] std::int64_t add_first() const {
     return s_.added == Added::some ? s_.map.m / 3 : 0;
   }

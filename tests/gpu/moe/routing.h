@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Routings of tokens to experts, random and edge ones.
+// Routings of tokens to experts: random ones and edge cases.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -38,7 +38,7 @@ class Router {
  public:
   explicit Router(std::uint64_t seed) : rng_(seed) {}
 
-  /// [m, top_k]. uniform and zipf: experts of a token differ.
+  /// Draws ids [m, top_k]. With uniform and zipf the experts of a token differ.
   Ids draw(const schedule::MoeMap& s, Routing routing) {
     switch (routing) {
       case Routing::uniform: return distinct(s, std::vector<double>(experts_of(s), 1.0));
@@ -82,7 +82,7 @@ class Router {
     for (auto& id : ids) id = make();
     return ids;
   }
-  /// Weights whose largest share is about twice the mean, in random order.
+  /// Probabilities of experts, in random order; the largest is about twice the mean.
   std::vector<double> zipf(const schedule::MoeMap& s) {
     std::vector<double> weights(experts_of(s));
     for (std::size_t e = 0; e < weights.size(); ++e)
@@ -90,7 +90,7 @@ class Router {
     std::shuffle(weights.begin(), weights.end(), rng_);
     return weights;
   }
-  /// top_k experts of each token, drawn without repeats where there are enough.
+  /// Draws top_k experts for each token, without repeats if there are enough experts.
   Ids distinct(const schedule::MoeMap& s, const std::vector<double>& weights) {
     std::discrete_distribution<std::int64_t> any(weights.begin(), weights.end());
     Ids ids(pairs_of(s));
@@ -104,7 +104,7 @@ class Router {
     }
     return ids;
   }
-  /// Experts with as many rows as tiles, slices and instructions end at.
+  /// Gives experts numbers of rows at which tiles, slices and instructions end.
   Ids borders(const schedule::MoeMap& s) {
     Ids ids;
     const auto edges = {0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 191, 192, 193, 384, 385};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems of the ops with their edges, each with one of its plans; the same on every rank.
+// Random problems of the ops, with edge cases, each with one of its plans; the same on every rank.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,28 +15,28 @@ namespace tilelace::gpu_test {
 using plan::CudaWay;
 using test::borders_of;
 
-/// Bounds of what is drawn, so that a check of every element takes a millisecond.
+/// Limits of random sizes, so that a check of all elements takes a millisecond.
 constexpr std::int64_t kMostRows = 1100, kMostCols = 700, kMostK = 2100;
-constexpr std::size_t kMostWeights = 5;  ///< more than one kernel takes at once
+constexpr std::size_t kMostWeights = 5;  ///< more than a kernel takes at once
 
 struct Case {
   int index = 0;
   Problem problem;
   Plan plan;
-  bool exact = false;      ///< integers, compared bit by bit; else normal variates and fp64
-  bool odd = false;        ///< single calls before and after the pair, so that slots change places
-  std::uint64_t seed = 0;  ///< of its data
-  /// Weights and operand are written right before the call.
+  bool exact = false;      ///< integers, compared bit by bit; else normal variates, with fp64
+  bool odd = false;        ///< single calls before and after the pair, so that slots are swapped
+  std::uint64_t seed = 0;  ///< seed of its data
+  /// Whether weights and operand are written right before the call.
   [[nodiscard]] bool writes_late() const { return seed % 3 == 0; }
-  /// gemm_ar: peers reach the results.
+  /// gemm_ar: whether peers can reach the results.
   [[nodiscard]] bool reachable() const { return index / 2 % 2 == 0; }
 };
 
-/// Which plans are looked at.
+/// The plans to draw from.
 struct WayRange {
   Machine machine = cuda_machine();
-  std::vector<std::string> kinds = {};  ///< none: all but what only named kinds have
-  /// Whether a build has the kernels of a plan's tile (TILELACE_TILES); null: of all.
+  std::vector<std::string> kinds = {};  ///< empty: all kinds except those that must be named
+  /// Whether the build has the kernels of a plan's tile (TILELACE_TILES); null: it has all.
   bool (*made)(const plan::GemmPlan&, DType) = nullptr;
 };
 
@@ -45,33 +45,33 @@ struct CaseRange {
   int ranks = 2;
   DType dtype = DType::bf16;
   WayRange ways = {};
-  bool gated = false;  ///< ag_gemm: problems with swiglu alone
-  bool small = false;  ///< problems up to a quarter as long each way
+  bool gated = false;  ///< ag_gemm: only problems with swiglu
+  bool small = false;  ///< problems of up to a quarter of the limits
 };
 
-/// Error: usage (a problem that has no plan; no problem that has one of the kinds).
+/// Draws cases. Error: usage (a problem without plans; no problem with a plan of these kinds).
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed);
 
-/// By kind, each fastest prediction first. An ag_gemm's unfused ones, made of what the fused ones
-/// are, only where they are named.
+/// Plans by kind, the best predicted first. Unfused plans of ag_gemm, which consist of the same
+/// parts as fused ones, only if they are named.
 using WaysByKind = std::map<std::string, std::vector<CudaWay>>;
 WaysByKind ways_by_kind(const Problem& problem, const WayRange& range);
-/// Whether the name of one of these begins so.
+/// Whether one of these names begins with this text.
 bool named(const std::vector<std::string>& kinds, std::string_view name);
 
-/// What plans of one kind differ in most: the size of chunks, the shape of tiles.
+/// The traits in which plans of one kind differ most: size of chunks, shape of tiles.
 std::string sort_of(const Plan& plan);
-/// How often a rank's part of a sum, or a sum of some, is rounded before the last rounding.
+/// How often a rank's part of a sum, or a sum of some parts, is rounded before the last rounding.
 int roundings_of(const Plan& plan, const Problem& problem);
-/// Of its results against fp64: what their relative Frobenius error may be.
+/// Limit of the relative Frobenius error of its results against fp64.
 double frobenius_limit(const Plan& plan, const Problem& problem);
-/// Whether it gives the same bits in every run.
+/// Whether the plan gives the same bits in every run.
 bool is_steady(const Plan& plan);
-/// Whether calls of ranks that share a device may be captured: not where a product waits beside
+/// Whether calls of ranks that share a device may be captured. They may not if a GEMM waits beside
 /// copies that wait (docs/decisions/0012).
 bool is_captured_on_shares(const Plan& plan);
 
-/// Everything that is needed to make it again.
+/// All that is needed to repeat the case, as text.
 std::string text_of(const Case& c);
 
 }  // namespace tilelace::gpu_test

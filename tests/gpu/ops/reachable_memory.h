@@ -7,7 +7,7 @@
 
 namespace tilelace::gpu_test {
 
-/// Memory for outs that peers reach. Collective. Errors: comm::allocate_device's.
+/// Memory for results that peers can reach. Collective. Errors: those of comm::allocate_device.
 class ReachableMemory {
  public:
   ReachableMemory(comm::Group& group, int device, std::size_t bytes, double timeout_s)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpu_conformance and gpu_op_check share: options, how a run begins, what a rank may count on.
+// What gpu_conformance and gpu_op_check share: options, the start of a run, and the machine of a
+// rank.
 #pragma once
 #include <fmt/format.h>
 
@@ -31,18 +32,19 @@ struct SessionOptions {
   std::string json, commit;
 };
 
-/// `ops`: what --ops takes.
+/// `ops`: the values of --ops.
 void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string>& ops);
 
 bool among(const std::vector<std::string>& names, std::string_view name);
-/// What one rank's calls may count on: a share of the multiprocessors where others use the device.
+/// The machine that one rank's calls are planned for: a share of the multiprocessors if others use
+/// the device.
 Machine machine_of(int ranks, int communicators);
-/// Of the plans that a session names, for that.
+/// The plans to draw from, for that machine.
 WayRange ways_of(const SessionOptions& o, int ranks, int communicators);
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators);
 
-/// Says in an error what was being done, and prints every rank's: the one that comes first may be
-/// of a rank that another's failure led astray.
+/// Adds to an error what was being done, and prints the error of every rank: the first one may only
+/// be a consequence of another rank's failure.
 template <class Body>
 void naming(const Rank& rank, const std::string& what, const Body& body) {
   try {
@@ -55,12 +57,12 @@ void naming(const Rank& rank, const std::string& what, const Body& body) {
 }
 
 struct Session {
-  /// How long its work may take.
+  /// Limit of the time for its work.
   double limit_s = 60;
   std::function<void(Rank&, Report&)> check;
 };
 
-/// The rest of main: `prepare` makes the session of so many ranks, whose threads it then runs.
+/// The rest of main. `prepare` makes the session for a number of ranks, whose threads are then run.
 int run_session(const char* program, CLI::App& app, int argc, char** argv, const SessionOptions& o,
                 const std::function<Session(int ranks)>& prepare);
 

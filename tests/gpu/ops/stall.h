@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank's calls stand at when none of them ends any more: an error names one wait, this names
-// what is there and what is not.
+// Reports the state of a rank's calls when they stop making progress. An error names one wait; this
+// names all headers and flags that are here or missing.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -14,15 +14,15 @@
 
 namespace tilelace::gpu_test {
 
-/// One communicator's calls on this rank.
+/// The calls of one communicator on this rank.
 struct Watched {
   std::string name;
   const cuda::RankCalls* calls = nullptr;
-  /// What the call is that is the n-th to be counted; empty: nobody knows.
+  /// Describes the n-th call that is counted; empty: unknown.
   std::function<std::string(comm::Flag)> text = {};
 };
 
-/// A thread beside a rank's own.
+/// A thread that watches a rank.
 class StallWatch {
  public:
   explicit StallWatch(const Rank& rank);
@@ -30,8 +30,8 @@ class StallWatch {
   StallWatch& operator=(const StallWatch&) = delete;
   ~StallWatch();
 
-  /// While it lives somebody waits for calls to end: prints once, to standard error, where they
-  /// stand if none was counted for `after_s`.
+  /// Lives while a thread waits for calls to end. If no call is counted for `after_s`, prints their
+  /// state once to standard error.
   class Scope {
    public:
     Scope(StallWatch& watch, std::vector<Watched> watched, double after_s) : watch_(watch) {
@@ -48,16 +48,16 @@ class StallWatch {
  private:
   void set(std::vector<Watched> watched, double after_s);
   void look();
-  /// The number of calls that are counted, -1: it cannot be read.
+  /// The number of calls that were counted; -1: it cannot be read.
   std::int64_t counted(const Watched& w);
   void print(const Watched& w);
-  /// From device memory, beside all that runs. False: not within a second.
+  /// Reads device memory while kernels run. Returns false if that takes over a second.
   bool read(void* to, const void* from, std::size_t bytes);
 
   int rank_, ranks_, device_;
   cudaStream_t stream_ = nullptr;
-  std::byte* page_ = nullptr;  // host memory
-  std::mutex mutex_;           // what follows
+  std::byte* page_ = nullptr;  // page of host memory
+  std::mutex mutex_;           // guards the members that follow
   std::condition_variable changed_;
   std::vector<Watched> watched_;
   double after_s_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's side of long runs without a look at the host: calls back to back or with random
-// delays, every result compared on the device with one that was made before.
+// One rank's part of long runs without waits of the host: calls back to back or with random delays.
+// The device compares each result with one made before.
 #pragma once
 #include <array>
 #include <memory>
@@ -19,8 +19,8 @@
 
 namespace tilelace::gpu_test {
 
-/// graph: one graph, replayed; mixed: many graphs and eager calls in random order; pair: beside the
-/// calls of a second communicator.
+/// How calls are made. graph: one graph, replayed; mixed: many graphs and eager calls in random
+/// order; pair: at the same time as calls of a second communicator.
 enum class Pace : std::uint8_t { eager, graph, mixed, delays, pair };
 
 constexpr std::string_view name_of(Pace p) {
@@ -34,46 +34,46 @@ constexpr std::string_view name_of(Pace p) {
   return "?";
 }
 
-/// The problems of these runs: k 1024 a rank, where communication outlasts compute; an even one,
-/// one of shards that differ, one of few tokens. `small`: an eighth as long each way.
+/// The problems of these runs, with k 1024 per rank, so that communication takes longer than
+/// compute: an even split, unequal shards, few tokens. `small`: all extents divided by 8.
 std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small);
 
-/// The kind of runs in which every call is of another problem and op than the one before.
+/// The kind of runs in which the problem and the op change with every call.
 inline constexpr std::string_view kAllKinds = "every plan in turn";
-/// Some plans of every kind of a problem, as one kind.
+/// Some plans of every kind of a problem, under one name of a kind.
 WaysByKind all_kinds(const Problem& problem, const WayRange& range);
 
 struct StressResult {
   long calls = 0;
-  std::size_t graphs = 0;  ///< that were replayed, all on one staging
-  double us = 0;           ///< a call
+  std::size_t graphs = 0;  ///< number of graphs replayed, all with the same staging
+  double us = 0;           ///< time of a call
   StressTotals totals{};
-  std::string trouble;  ///< empty: all right on this rank
+  std::string trouble;  ///< what was wrong on this rank; empty: nothing
 };
 
 class Stress {
  public:
-  /// `kinds`: of each problem, the same on every rank. With `drop` one input of the last rank is
-  /// lost. `share`: what the plans were made for. Throws what the op does.
+  /// `kinds`: for each problem, equal on every rank. `drop`: one input of the last rank is left
+  /// out. `share`: the share that plans were made for. Throws what the op throws.
   Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<WaysByKind> kinds,
          double timeout_s, bool drop, const cuda::RankShare& share);
   Stress(const Stress&) = delete;
   Stress& operator=(const Stress&) = delete;
   ~Stress();
 
-  /// Collective. `calls` is rounded up to whole graphs.
+  /// Makes calls; `calls` is rounded up to whole graphs. Collective.
   StressResult run(const std::string& kind, long calls, Pace pace);
-  /// As run, eager, in turns with the calls of another communicator of the same ranks on a stream
-  /// of its own; the plans of both have to fit the device together.
+  /// As run with eager calls, while another communicator of the same ranks makes calls on its own
+  /// stream. The plans of both must fit the device together.
   std::array<StressResult, 2> run_beside(Stress& other, const std::string& kind, long calls);
 
  private:
-  static constexpr std::size_t kInputs = 7;  // odd: both slots meet all of them
+  static constexpr std::size_t kInputs = 7;  // odd, so that both slots get all of them
   static constexpr std::size_t kOuts = 4;
   struct Load {
-    std::unique_ptr<test::Operands> operands;  ///< the inputs are copies of its own
+    std::unique_ptr<test::Operands> operands;  ///< the inputs are copies of these
     std::array<void*, kInputs> inputs{}, expected{};
-    std::vector<CudaWay> ways;  ///< of the kind that runs
+    std::vector<CudaWay> ways;  ///< plans of the kind that runs
   };
   struct Out {
     void* data = nullptr;
@@ -85,28 +85,28 @@ class Stress {
   Load load_for(const Problem& p, bool drop);
   void choose(const std::string& kind);
   void start(const std::string& kind);
-  /// What comes next in the stream is timed and watched.
+  /// Begins to time and watch the work that follows in the stream.
   void begin(const std::string& name, bool counts);
-  /// Waits for `calls` of them.
+  /// Waits for `calls` calls and ends timing.
   StressResult stop(long calls);
-  /// `counts`: calls are counted in the order of their numbers.
+  /// What the stall watch reads. `counts`: calls are counted in the order of their numbers.
   [[nodiscard]] Watched watched(const std::string& name, bool counts) const;
   [[nodiscard]] const Load& load_of(long call) const;
   [[nodiscard]] const Plan& plan_of(long call) const;
-  /// Whether peers reach the results.
+  /// Whether peers can reach this call's results.
   [[nodiscard]] bool is_reachable(long call) const { return call / block_ % 2 == 0; }
   [[nodiscard]] std::string text_of(long call) const;
   void delay();
   void enqueue(long call) { enqueue_burst(call, 1); }
-  /// At most kOuts calls with nothing between them in the stream, where kernels of the next one may
-  /// begin under the one before; their checks come after.
+  /// At most kOuts calls with nothing in between in the stream, so that kernels of a call may
+  /// overlap the previous call. Their checks come after all of them.
   void enqueue_burst(long first, long calls);
   void launch(long call);
   void watch(long call);
   void join();
   using Graph = std::unique_ptr<CUgraphExec_st, cudaError_t (*)(cudaGraphExec_t)>;
   [[nodiscard]] Graph capture(long first, long calls);
-  /// Each enqueues about so many calls, and says how many they were.
+  /// Each of these enqueues about `calls` calls and returns their number.
   long enqueue_eager(long calls, bool delays);
   long enqueue_graph(long calls);
   long enqueue_mixed(long calls);
@@ -118,8 +118,8 @@ class Stress {
   std::vector<void*> all_;
   DevicePlace place_;
   std::vector<Load> loads_;
-  std::vector<std::size_t> running_;  // loads that have plans of the kind
-  long block_ = 1;                    // calls of one problem and plan in a row
+  std::vector<std::size_t> running_;  // loads that have plans of the running kind
+  long block_ = 1;                    // consecutive calls of one problem and plan
   std::unique_ptr<ReachableMemory> reachable_;
   std::array<Out, kOuts> outs_;
   StressTotals* totals_ = nullptr;
@@ -130,7 +130,7 @@ class Stress {
   std::unique_ptr<cuda::RankOps> ops_;
   std::unique_ptr<StallWatch> stall_;
   std::optional<StallWatch::Scope> watching_;
-  comm::Flag started_ = 0;  // calls that were counted before the run
+  comm::Flag started_ = 0;  // number of calls counted before the run
 };
 
 }  // namespace tilelace::gpu_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a call goes: from the end of the call before to its own end, every moment of
-// every SM is put under one heading, so that the mean over the SMs adds up to the time of the call.
+// Where the time of a call goes. From the end of the previous call to the end of this one, every
+// moment of every SM is put under one heading, so that the means over SMs add up to the time of the
+// call.
 #pragma once
 #include <array>
 #include <string_view>
@@ -10,24 +11,24 @@
 
 namespace tilelace::gpu_test {
 
-/// Beyond the Doings: products that stand still, and SMs on which nothing runs.
+/// Headings in addition to Doing: MMAs that wait, and SMs on which nothing runs.
 enum class Idle : std::uint8_t {
-  starved_rows,      ///< within products, while the loading warp waits for rows
-  starved_operands,  ///< within products, other
-  launch,            ///< before the first CTA of the call is there
-  tail,              ///< after the last one is gone
-  between,           ///< between kernels of the call, or nothing else of this list
+  starved_rows,      ///< MMAs wait while the loading warp waits for rows
+  starved_operands,  ///< MMAs wait for another reason
+  launch,            ///< before the first CTA of the call begins
+  tail,              ///< after the last CTA has ended
+  between,           ///< between kernels of the call, or any other time
 };
 inline constexpr int kIdles = 5;
 inline constexpr int kHeadings = kDoings + kIdles;
 std::string_view heading(int i);
 
-using Account = std::array<double, kHeadings>;  ///< us a call, mean over SMs
+using Account = std::array<double, kHeadings>;  ///< microseconds per call, mean over SMs
 
-/// A kind of wait, exposed or not: what the lane itself saw.
+/// A kind of wait as its lane saw it, even if other work hid it.
 struct WaitSum {
   double total_us = 0;  ///< mean over SMs
-  double worst_us = 0;  ///< the longest one
+  double worst_us = 0;  ///< the longest wait
   int count = 0;
 };
 
@@ -36,31 +37,31 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-/// Tiles whose products began in a quarter of the call.
+/// Tiles whose MMAs began in a quarter of the call.
 struct Quarter {
   int tiles = 0;
-  double work_us = 0;        ///< of each SM: products, without being starved
-  Spread products, starved;  ///< us a tile
-  Spread after;              ///< us from the end of the products to the last store, flag or sum
-  double wait_rows_us = 0, wait_terms_us = 0;  ///< of the loading warp, mean over SMs
+  double work_us = 0;        ///< MMA time per SM, without waits for operands
+  Spread products, starved;  ///< microseconds per tile
+  Spread after;              ///< us from the end of MMAs to the last store, flag or sum
+  double wait_rows_us = 0, wait_terms_us = 0;  ///< waits of the loading warp, mean over SMs
 };
 
 /// A call on one rank.
 struct CallAccount {
-  double begin_us = 0, us = 0;  ///< from the end of the call before
+  double begin_us = 0, us = 0;  ///< begins at the end of the previous call
   Account share{};
-  Spread entered, ready, first_product;  ///< of the SMs, us since the begin
-  Spread last_product, done;             ///< of the SMs, us before the end
-  double tiles = 0;                      ///< an SM
+  Spread entered, ready, first_product;  ///< over SMs, in us since the begin
+  Spread last_product, done;             ///< over SMs, in us before the end
+  double tiles = 0;                      ///< tiles per SM
   double mhz = 0;
   std::array<Quarter, 4> quarters{};
   std::array<WaitSum, kDoings> waits{};
 };
 
-/// `multiprocessors` of the device: those without work count, too.
+/// `multiprocessors`: those of the device, since SMs without work count, too.
 CallAccount account_of(const CallLine& call, double begin_us, int multiprocessors);
 
-/// Mean, heading by heading, and the medians and worsts of the calls' medians and worsts.
+/// The mean of each heading; of medians the median, of worst values the worst.
 CallAccount mean_of(const std::vector<CallAccount>& calls);
 
 }  // namespace tilelace::gpu_test

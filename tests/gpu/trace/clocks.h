@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far the GPUs' clocks of nanoseconds are apart.
+// Measures the differences between the GPUs' nanosecond clocks.
 #pragma once
 #include <cstddef>
 
@@ -9,10 +9,11 @@ namespace tilelace::gpu_test {
 
 struct ClockOffset {
   double ns = 0;         ///< this rank's clock minus rank 0's
-  double within_ns = 0;  ///< half of the shortest round trip that it was found with
+  double within_ns = 0;  ///< its uncertainty: half of the shortest round trip
 };
 
-/// Collective. By round trips of a word between rank 0 and each other rank. Errors: system.
+/// Collective. Measures by round trips of a word between rank 0 and each other rank. Errors:
+/// system.
 ClockOffset clock_offset(const Rank& rank);
 
 }  // namespace tilelace::gpu_test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's side of a row: the fused op and products alone, recorded in graphs under load.
+// A rank's part of a row: records the fused op, and GEMMs alone, in graphs under load.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,31 +13,31 @@
 
 namespace tilelace::gpu_test {
 
-/// One way of doing a row, on one rank.
+/// A recording of one way to run a row, on one rank.
 struct Recording {
   std::string plan;
-  double us = 0;         ///< a call that writes no events, slowest rank
-  double traced_us = 0;  ///< one that does
+  double us = 0;         ///< time of a call that records no events; slowest rank
+  double traced_us = 0;  ///< time of a call that records events
   double resolution_ns = 0;
-  /// The last calls of the last graph, on rank 0's clock; the first of them only ends where the
-  /// second begins.
+  /// The last calls of the last graph, by rank 0's clock. The first one only shows when the second
+  /// begins.
   std::vector<CallLine> calls;
   [[nodiscard]] std::vector<CallAccount> accounts(int multiprocessors) const;
 };
 
 struct RankRow {
   Recording fused;
-  Recording same;  ///< the product with the fused plan's tile
-  Recording best;  ///< the fastest own product
+  Recording same;  ///< the GEMM alone with the fused plan's tile
+  Recording best;  ///< our fastest GEMM alone
   double blas_us = 0;
   ClockOffset clock;
   int multiprocessors = 0;
-  int chunks = 0;  ///< flags of a source, of ag_gemm; else 0
+  int chunks = 0;  ///< ag_gemm: flags per source; else 0
 };
 
 class RankRecorder {
  public:
-  /// Collective. Errors: usage (no memory), the ops'.
+  /// Collective. Errors: usage (no memory), and those of the ops.
   RankRecorder(cli::GpuRank& gpu, const cli::Job& job, std::int64_t m);
   /// Collective.
   RankRow run();
@@ -45,11 +45,11 @@ class RankRecorder {
  private:
   Recording record(const std::string& plan, const cli::GpuCall& call);
   Recording product(const plan::GemmPlan& plan);
-  /// The fastest own product.
+  /// The plan of our fastest GEMM alone.
   plan::GemmPlan best_product();
   void multiply(const plan::GemmPlan& plan, int turn);
   Plan fused_plan();
-  /// Of the call's clock: the same moment on every rank.
+  /// The origin of times: the same moment on every rank.
   std::uint64_t origin_ns(const std::vector<cuda::TracedLaunch>& launches, double offset_ns) const;
 
   cli::GpuRank& gpu_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recordings of a row as text and as a file for Perfetto.
+// Shows recordings of a row as text and as a file for Perfetto.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,10 +8,11 @@
 
 namespace tilelace::gpu_test {
 
-/// Where the time of the fused call goes, beside the products alone; `ranks` by rank.
+/// Where the time of the fused call goes, beside that of GEMMs alone. `ranks`: by rank.
 std::string summary(const std::string& title, Op op, const std::vector<RankRow>& ranks);
 
-/// The last `calls` calls: a process a rank, threads an SM, and one a flag that landed.
+/// The last `calls` calls: a process per rank, with threads for each SM and for each flag that
+/// arrived.
 std::string perfetto_json(const std::vector<RankRow>& ranks, int calls);
 
 }  // namespace tilelace::gpu_test

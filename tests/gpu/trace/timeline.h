@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of kernels as what each lane did from when to when. Plain host code.
+// Turns events of kernels into intervals of what each lane did. Plain host code.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,23 +10,23 @@
 
 namespace tilelace::gpu_test {
 
-/// What a lane does. Of all that an SM's lanes do at once, the first of this list counts.
+/// What a lane does. If an SM's lanes do several things at once, the first in this list counts.
 enum class Doing : std::uint8_t {
   multiply,     ///< math
-  send,         ///< math: a partial leaves, at its pace
-  publish,      ///< math: until a partial is signalled
-  store,        ///< math: the result is staged and stored
-  share,        ///< math: until a shared result is signalled
-  wait_terms,   ///< load: for the peers' terms
-  add_terms,    ///< math: their way through the ring, the sums
-  admission,    ///< math: for the peers' headers
-  wait_rows,    ///< load: for rows
-  operands,     ///< math: for the first operands of a tile
-  turn,         ///< math: for the other group
-  finish,       ///< math: until the last stores have read shared memory
-  wait_shared,  ///< copy, load: for tiles that peers share
+  send,         ///< math: sends a partial, at its pace
+  publish,      ///< math: waits until a partial is signalled
+  store,        ///< math: stages and stores the result
+  share,        ///< math: waits until a shared result is signalled
+  wait_terms,   ///< load: waits for peers' terms
+  add_terms,    ///< math: waits for terms in the ring, and adds them
+  admission,    ///< math: waits for peers' headers
+  wait_rows,    ///< load: waits for rows
+  operands,     ///< math: waits for the first operands of a tile
+  turn,         ///< math: waits for the other group
+  finish,       ///< math: waits until the last stores have read shared memory
+  wait_shared,  ///< copy, load: waits for tiles that peers share
   copy,         ///< copy
-  before,       ///< load, copy: for the kernel before this one
+  before,       ///< load, copy: waits for the previous kernel
   load,         ///< load
   headers,      ///< admit
 };
@@ -38,23 +38,23 @@ struct Span {
   int lane = 0;
   int tile = -1;
   double begin_us = 0, end_us = 0;
-  double starved_us = 0;  ///< of multiply: without operands
+  double starved_us = 0;  ///< multiply: time without operands
 };
 
-/// When a CTA saw that a flag had been raised.
+/// The time at which a CTA saw a raised flag.
 struct Landing {
-  int flag = 0;  ///< of a term: 16 * tile + source
+  int flag = 0;  ///< terms: 16 * tile + source
   double us = 0;
-  bool waited = false;  ///< it was not there when the wait began
+  bool waited = false;  ///< whether it was not yet raised when the wait began
 };
 
 struct CtaLine {
   int multiprocessor = 0;
   double begin_us = 0, ready_us = 0, end_us = 0;
-  double mhz = 0;  ///< of the SM's clock
+  double mhz = 0;  ///< frequency of the SM's clock
   std::vector<Span> spans;
   std::vector<Landing> landings;
-  std::vector<Landing> watched;  ///< by a warp that looks all the time
+  std::vector<Landing> watched;  ///< seen by a warp that polls all the time
 };
 
 struct LaunchLine {
@@ -69,12 +69,12 @@ struct CallLine {
   double end_us = 0;
 };
 
-/// How fine %globaltimer is: the smallest step between its stamps, ns.
+/// The resolution of %globaltimer: the smallest step between its stamps, in ns.
 double resolution_ns(const std::vector<cuda::TracedLaunch>& launches);
 
-/// The launches of `calls` calls, in order. Microseconds since `origin_ns`. Where the clock of
-/// nanoseconds is coarse, the SM's own is laid through its stamps. Error: usage (launches that
-/// `calls` does not divide).
+/// The launches of `calls` calls, in order. Microseconds since `origin_ns`. If the nanosecond clock
+/// is coarse, the SM's clock is fitted to its stamps. Error: usage (launches that `calls` does not
+/// divide).
 std::vector<CallLine> call_lines(const std::vector<cuda::TracedLaunch>& launches, int calls,
                                  std::uint64_t origin_ns);
 

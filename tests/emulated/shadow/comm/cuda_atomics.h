@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/comm/cuda_atomics.h, for emulated GPUs. Others go on between two of these.
+// src/comm/cuda_atomics.h for emulated GPUs. Other fibers may run between two operations.
 #pragma once
 #include <time.h>
 
@@ -9,7 +9,7 @@
 
 namespace tilelace::comm {
 
-/// kWide: at system scope.
+/// kWide: the operations are at system scope.
 template <bool kWide>
 struct EmulatedAtomics {
   template <class Word>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/comm/cuda_pairs.h, for emulated GPUs: each word orders what it carries, as its reader
-// needs nothing else.
+// src/comm/cuda_pairs.h for emulated GPUs: each word orders only the data that it carries.
 #pragma once
 #include <cstdint>
 

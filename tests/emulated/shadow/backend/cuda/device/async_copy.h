@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/async_copy.h, for emulated GPUs: at once.
+// src/backend/cuda/device/async_copy.h for emulated GPUs, with copies that happen at once.
 #pragma once
 #include <vector_types.h>
 

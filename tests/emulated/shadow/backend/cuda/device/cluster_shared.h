@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/cluster_shared.h, for emulated GPUs.
+// src/backend/cuda/device/cluster_shared.h for emulated GPUs.
 #pragma once
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/e4m3.h, for emulated GPUs.
+// src/backend/cuda/device/e4m3.h for emulated GPUs.
 #pragma once
 #include "core/e4m3.h"
 

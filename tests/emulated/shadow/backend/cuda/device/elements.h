@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/elements.h, for emulated GPUs.
+// src/backend/cuda/device/elements.h for emulated GPUs.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/proxy.h, for emulated GPUs, whose threads and bulk copies see the same
-// memory; what they may know of it differs (machine/order.h).
+// src/backend/cuda/device/proxy.h for emulated GPUs. Threads and bulk copies see the same memory
+// there, but the check tells apart what each may know (machine/order.h).
 #pragma once
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/ptx.h, for emulated GPUs: what each instruction does, and what it
-// leaves to the machine to do later.
+// src/backend/cuda/device/ptx.h for emulated GPUs: what each instruction does at once, and what it
+// leaves for the machine to do later.
 #pragma once
 #include <cuda.h>
 
@@ -10,7 +10,7 @@
 #include "machine/bulk.h"
 #include "machine/device.h"
 
-/// As on GPUs.
+/// Marks device functions, as on GPUs.
 #define TILELACE_DEVICE TILELACE_WATCHED
 
 namespace tilelace::cuda::ptx {
@@ -90,7 +90,7 @@ inline int thread_again() { return static_cast<int>(threadIdx.x); }
 inline void want_until(const CUtensorMap* map, int end) { Machine::self().wanted = {map, end}; }
 inline void pin(float& /*value*/) {}
 inline std::uint32_t cycles() { return Machine::get().clock(); }
-constexpr int kQuickLooks = 1;  // so that waits with a bound are met, too
+constexpr int kQuickLooks = 1;  // so that bounded waits are also reached
 inline void sleep(std::uint32_t /*ns*/) { Machine::get().yield(); }
 inline void sleep_until(std::uint32_t begin, std::uint32_t span) {
   for (std::uint32_t gone = cycles() - begin; gone < span; gone = cycles() - begin) sleep(0);
@@ -118,7 +118,7 @@ inline bool elect_one() {
   emulated::meet_warp(0);
   return emulated::thread_number() % 32 == 0;
 }
-inline void launch_dependents() {  // once every thread has said so, or ended
+inline void launch_dependents() {  // takes effect once every thread has called it or ended
   emulated::launch_dependents();
 }
 inline void wait_prerequisites() { emulated::wait_prerequisites(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As src/backend/cuda/device/sums_by.h, for emulated GPUs, whose switch is what ranks do without
-// one.
+// src/backend/cuda/device/sums_by.h for emulated GPUs. Their switch is emulated by loads and
+// stores.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/sums_place.h"
