@@ -79,8 +79,6 @@ void report_system(Report& report) {
   const bool sockets = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) == 0;
   if (sockets) close(pair[0]), close(pair[1]);
   report.check("unix sockets", sockets, "ranks as processes");
-  report.line("compiler", TILELACE_COMPILER);
-  report.line("built from", TILELACE_COMMIT);
 }
 
 void report_gpus(Report& report) {
@@ -93,6 +91,7 @@ void report_gpus(Report& report) {
     report.line("NVIDIA driver", driver);
   }
   report_devices(report);
+  report_links(report);
   const Library nccl({"libnccl.so.2", "libnccl.so"});
   int nccl_version = 0;
   const auto get_version = nccl.find<int(int*)>("ncclGetVersion");
@@ -109,6 +108,17 @@ void report_gpus(Report& report) {
   }
 }
 
+void examine(bool for_report) {
+  Report report = for_report ? Report(private_names()) : Report();
+  report_build(report);
+  report_host(report);
+  report_cpu(report);
+  report_system(report);
+  report_gpus(report);
+  if (for_report) report_environment(report);
+  report.summary();
+}
+
 }  // namespace
 
 void add_doctor(CLI::App& app, int& exit_code) {
@@ -116,6 +126,9 @@ void add_doctor(CLI::App& app, int& exit_code) {
       "doctor", "Show what this machine has, what is missing and what that disables");
   command->footer(R"(What is missing is no error. Examples:
   tilelace doctor
+  tilelace doctor --report
+      The same and the environment, to be pasted into a bug report: names of the machine and
+      of its users are left out.
   tilelace doctor --measure mine.json
       Measures GPUs (or cores) and links, for tilelace simulate --machine mine.json.
   tilelace doctor --measure mine.json --compare h200x4
@@ -130,16 +143,14 @@ void add_doctor(CLI::App& app, int& exit_code) {
       ->needs(measure);
   command->add_option("--compare", request->compare, "A machine to compare with, a name or a file")
       ->needs(measure);
+  auto for_report = std::make_shared<bool>(false);
+  command->add_flag("--report", *for_report, "Print what a bug report should have, and no names")
+      ->excludes(measure);
   add_wide_option(*command);
-  command->callback([request, &exit_code] {
+  command->callback([request, for_report, &exit_code] {
     if (!request->path.empty()) measure_machine(*request);
     exit_code = kDone;
-    if (!request->path.empty()) return;
-    Report report;
-    report_cpu(report);
-    report_system(report);
-    report_gpus(report);
-    report.summary();
+    if (request->path.empty()) examine(*for_report);
   });
 }
 

@@ -5,9 +5,12 @@
 #include <fmt/core.h>
 
 #include <initializer_list>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "private_text.h"
 #include "simulate/machine_file.h"
 #include "text_width.h"
 
@@ -15,8 +18,17 @@ namespace tilelace::cli {
 
 class Report {
  public:
-  static void line(const std::string& what, const std::string& value) {
-    fmt::print("{}\n", filled(fmt::format("{:<18} {}", what, value), text_columns(), 19));
+  /// Lines as wide as the terminal, with all that they say.
+  Report() = default;
+  /// For strangers: whole lines without these names.
+  explicit Report(PrivateNames names) : names_(std::move(names)) {}
+  [[nodiscard]] bool for_strangers() const { return names_.has_value(); }
+
+  void line(const std::string& what, const std::string& value) const {
+    print(fmt::format("{:<18} {}", what, value), 19);
+  }
+  void variable(const std::string& name, const std::string& value) const {
+    print(fmt::format("{}={}", name, names_ ? shown_value(name, value, *names_) : value), 2);
   }
   void missing(const std::string& what, const std::string& disables) {
     line(what, "missing");
@@ -27,14 +39,24 @@ class Report {
     missing(what, disables);
   }
   void summary() const {
-    fmt::print("\n{}\n", disabled_.empty() ? "nothing is missing"
-                                           : "what is missing, and what that "
-                                             "disables:");
-    for (const auto& d : disabled_)
-      fmt::print("{}\n", filled(fmt::format("  {}", d), text_columns(), 4));
+    print("", 0);
+    print(disabled_.empty() ? "nothing is missing" : "what is missing, and what that disables:", 0);
+    for (const auto& d : disabled_) print(fmt::format("  {}", d), 4);
+  }
+  /// Lines that are laid out already.
+  void text(const std::string& text) const {
+    fmt::print("{}", names_ ? without_homes(text, *names_) : text);
   }
 
  private:
+  void print(const std::string& line, int indent) const {
+    if (names_)
+      fmt::print("{}\n", without_homes(line, *names_));
+    else
+      fmt::print("{}\n", filled(line, text_columns(), indent));
+  }
+
+  std::optional<PrivateNames> names_;
   std::vector<std::string> disabled_;
 };
 
@@ -60,6 +82,13 @@ class Library {
   void* handle_ = nullptr;
 };
 
+/// Reports on the version and the build, the system, and variables that change what this program
+/// does.
+void report_build(Report& report);
+void report_host(Report& report);
+void report_environment(Report& report);
+/// Reports on GPUs and the links between them. Reports nothing without NVML.
+void report_links(Report& report);
 /// Reports on GPUs and CUDA's libraries: from doctor_gpus.cc in builds without CUDA, else from
 /// doctor_gpus_cuda.cc.
 void report_devices(Report& report);

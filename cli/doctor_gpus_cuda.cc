@@ -26,7 +26,9 @@ void report_capabilities(Report& report) {
   report.line("GPUs", fmt::format("{}", count));
   for (int d = 0; d < count; ++d) {
     try {
-      fmt::print("{}", fmt::streamed(comm::query_capabilities(d)));
+      comm::Capabilities gpu = comm::query_capabilities(d);
+      if (report.for_strangers()) gpu.uuid = "(UUID not shown)";
+      report.text(fmt::format("{}", fmt::streamed(gpu)));
     } catch (const Error& e) {
       report.line(fmt::format("GPU {}", d), fmt::format("no report: {}", e.what()));
     }

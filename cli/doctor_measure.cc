@@ -154,9 +154,9 @@ MeasuredMachine measure_cpu_ranks() {
                           "links.store_worker_gbps", "links.latency_us", "collectives.wire_gbps"}) {
     sources[key] = measured;
   }
-  Report::line("GEMM of a core", fmt::format("{:.1f} GFLOP/s bf16", 1e3 * m.compute.peak_tflops));
-  Report::line("copy of a core", fmt::format("{:.1f} GB/s", copy));
-  Report::line("flag, one way", fmt::format("{:.2f} us", m.links.latency_us));
+  Report().line("GEMM of a core", fmt::format("{:.1f} GFLOP/s bf16", 1e3 * m.compute.peak_tflops));
+  Report().line("copy of a core", fmt::format("{:.1f} GB/s", copy));
+  Report().line("flag, one way", fmt::format("{:.2f} us", m.links.latency_us));
   return {std::move(m), std::move(sources), fmt::format("--tp {}", std::min(cores, 2))};
 }
 
@@ -175,7 +175,7 @@ void measure_machine(const MeasureRequest& request) {
            : sim::MachineModel();
   require_writable("--measure", request.path);
   if (!gpus && request.backend.empty())
-    Report::line("measuring", fmt::format("CPU ranks; no GPUs: {}", missing));
+    Report().line("measuring", fmt::format("CPU ranks; no GPUs: {}", missing));
   const MeasuredMachine m = gpus ? measure_gpu_ranks(known) : measure_cpu_ranks();
   check_machine(m.machine);
   write_text("--measure", request.path, machine_text(m.machine, m.sources));

@@ -57,22 +57,22 @@ std::vector<TimedGemm> timed_of(const GpuRates& r) {
 void print_products(const sim::Compute& compute, const std::vector<TimedGemm>& timed) {
   for (const TimedGemm& t : timed) {
     const double us = sim::gemm_time(compute, t.product).total_us();
-    Report::line("GEMM", fmt::format("m {:>5} n {:>5} k {:>5}  {:9.1f} us  {:6.1f} TFLOP/s  "
-                                     "model {:9.1f} us {:+5.1f} %",
-                                     t.product.m, t.product.n, t.product.k, t.us,
-                                     t.product.flops() / t.us * 1e-6, us, 100 * (us / t.us - 1)));
+    Report().line("GEMM", fmt::format("m {:>5} n {:>5} k {:>5}  {:9.1f} us  {:6.1f} TFLOP/s  "
+                                      "model {:9.1f} us {:+5.1f} %",
+                                      t.product.m, t.product.n, t.product.k, t.us,
+                                      t.product.flops() / t.us * 1e-6, us, 100 * (us / t.us - 1)));
   }
 }
 
 void print_links(const GpuRates& r) {
-  Report::line("copy in a GPU", fmt::format("{:.0f} GB/s", r.local_gbps));
-  if (r.gpus < 2) return Report::line("links", "not measured: one GPU");
-  Report::line("copy engine", fmt::format("push {:.0f} GB/s, pull {:.0f}; {:.1f} us a copy beyond "
-                                          "its bytes, {:.1f} us a flag",
-                                          r.push_gbps, r.pull_gbps, r.copy_us, r.flag_us));
-  Report::line("stores", fmt::format("{:.0f} GB/s, {:.0f} a multiprocessor", r.store_gbps,
-                                     r.store_worker_gbps));
-  Report::line("flag, one way", fmt::format("{:.2f} us", r.latency_us));
+  Report().line("copy in a GPU", fmt::format("{:.0f} GB/s", r.local_gbps));
+  if (r.gpus < 2) return Report().line("links", "not measured: one GPU");
+  Report().line("copy engine", fmt::format("push {:.0f} GB/s, pull {:.0f}; {:.1f} us a copy beyond "
+                                           "its bytes, {:.1f} us a flag",
+                                           r.push_gbps, r.pull_gbps, r.copy_us, r.flag_us));
+  Report().line("stores", fmt::format("{:.0f} GB/s, {:.0f} a multiprocessor", r.store_gbps,
+                                      r.store_worker_gbps));
+  Report().line("flag, one way", fmt::format("{:.2f} us", r.latency_us));
 }
 
 /// Sources of everything, and who was measured.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "commit.h"
 #include "options.h"
 #include "ranks.h"
 #include "session.h"
@@ -52,7 +53,8 @@ int run(int argc, char** argv) {
     const auto help = std::make_shared<HelpFormatter>();
     help->column_width(28);
     app.formatter(help);
-    app.set_version_flag("--version", "tilelace " TILELACE_VERSION_STRING " (" TILELACE_COMMIT ")");
+    app.set_version_flag("--version",
+                         fmt::format("tilelace {} ({})", TILELACE_VERSION_STRING, built_commit()));
     app.footer(kFirstSteps);
     app.require_subcommand(1);
     int exit_code = kDone;

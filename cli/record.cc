@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "commit.h"
 #include "core/check.h"
 #include "json_values.h"
 #include "machine.h"
@@ -61,7 +62,7 @@ std::string record_line(const Workload& work, const Row& row) {
          {"us", c.us}});
   r["device"] = gpus ? work.gpus.name : device_name();
   r["driver"] = or_null(work.gpus.driver);
-  r["commit"] = TILELACE_COMMIT;
+  r["commit"] = built_commit();
   r["time"] = utc_now();
   return r.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

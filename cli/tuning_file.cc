@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "commit.h"
 #include "core/architecture.h"
 #include "core/read_text.h"
 #include "plan/tuning/find_tuning.h"
@@ -35,12 +36,12 @@ TuningFile::TuningFile(std::filesystem::path file, const plan::TunedDevice& devi
              std::filesystem::exists(file_) ? bytes_of(file_) : std::string()) {}
 
 void TuningFile::put(const Problem& p, const Plan& plan, TunedTimes times) {
-  times.commit = TILELACE_COMMIT;
+  times.commit = built_commit();
   table_.put(p, plan, times);
 }
 
 void TuningFile::put(const plan::GroupedProduct& p, const std::string& tiles, TunedTimes times) {
-  times.commit = TILELACE_COMMIT;
+  times.commit = built_commit();
   table_.put(p, plan::tiling_named(tiles).value(), times);
 }
 

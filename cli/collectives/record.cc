@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/figures.h"
+#include "commit.h"
 #include "json_values.h"
 #include "machine.h"
 
@@ -30,7 +31,7 @@ std::string collective_record(const CollectiveWork& work, const CollectiveTimes&
   r["device"] = gpus ? work.gpus.name : device_name();
   r["driver"] = or_null(work.gpus.driver);
   r["nccl"] = or_null(nccl);
-  r["commit"] = TILELACE_COMMIT;
+  r["commit"] = built_commit();
   r["time"] = utc_now();
   return r.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "commit.h"
 #include "json_values.h"
 #include "machine.h"
 #include "text_width.h"
@@ -130,7 +131,7 @@ std::string simulate_record(const sim::MachineModel& machine, const SimulatedRow
   for (const char* key : {"error", "exact", "verified", "iterations", "spread"}) r[key] = nullptr;
   r["device"] = machine.device;
   r["driver"] = nullptr;
-  r["commit"] = TILELACE_COMMIT;
+  r["commit"] = built_commit();
   r["time"] = utc_now();
   r["machine"] = machine.name;
   r["method"] = machine.method.name;

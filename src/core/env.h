@@ -2,10 +2,17 @@
 // The only file that reads environment variables. All of them set defaults or help tests; invalid
 // values are ignored.
 #pragma once
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tilelace::env {
 
@@ -54,6 +61,28 @@ inline std::optional<std::string> columns() {
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
+}
+
+/// HOME; empty: not set.
+inline std::string home() {
+  const char* text = std::getenv("HOME");
+  return text == nullptr ? "" : text;
+}
+
+/// Names and values of all variables whose names begin with one of these, sorted.
+inline std::vector<std::pair<std::string, std::string>> variables(
+    std::initializer_list<std::string_view> beginnings) {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equal = text.find('=');
+    const bool asked = std::any_of(beginnings.begin(), beginnings.end(),
+                                   [&](auto b) { return text.substr(0, equal).starts_with(b); });
+    if (asked && equal != std::string_view::npos)
+      found.emplace_back(text.substr(0, equal), text.substr(equal + 1));
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace tilelace::env

@@ -7,12 +7,15 @@ if(TARGET tilelace_cli)
     LIBS tilelace_cli_parts nlohmann_json::nlohmann_json
     DEFINITIONS TILELACE_BENCHMARKS="${PROJECT_SOURCE_DIR}/benchmarks"
     TILELACE_TUNING_TABLES="${PROJECT_SOURCE_DIR}/tuning")
+  add_library(fake_nvml MODULE ${CMAKE_CURRENT_LIST_DIR}/fake_nvml.c)
+  set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1)
   tilelace_test(cli_command_test TOGETHER SOURCES ${CMAKE_CURRENT_LIST_DIR}/cli_command_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/cli_experts_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_gpu_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_launch_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_process_test.cc
+    ${CMAKE_CURRENT_LIST_DIR}/cli_doctor_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_experts_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_gpu_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_launch_test.cc ${CMAKE_CURRENT_LIST_DIR}/cli_process_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/cli_width_test.cc
     LIBS tilelace_cli_parts
     nlohmann_json::nlohmann_json)
   target_compile_definitions(cli_command_test PRIVATE
-    TILELACE_COMMAND="$<TARGET_FILE:tilelace_cli>" TILELACE_DOCS="${PROJECT_SOURCE_DIR}/docs")
-  add_dependencies(cli_command_test tilelace_cli)
+    TILELACE_COMMAND="$<TARGET_FILE:tilelace_cli>" TILELACE_FAKE_NVML="$<TARGET_FILE_DIR:fake_nvml>"
+    TILELACE_DOCS="${PROJECT_SOURCE_DIR}/docs")
+  add_dependencies(cli_command_test tilelace_cli fake_nvml)
 endif()
