@@ -27,7 +27,7 @@ without a driver, too: pip install . -C cmake.define.TILELACE_GPUS=ON, which tak
     message(WARNING "tilelace: ${why_no_gpus}: this build has CPU ranks only")
   endif()
 elseif(NOT TILELACE_GPUS)
-  set(why_no_gpus "TILELACE_GPUS: got OFF, expected ON or AUTO")
+  set(why_no_gpus "it was built with TILELACE_GPUS=OFF")
 endif()
 if(TILELACE_GPUS)
   message(STATUS "tilelace: GPU kernels take half an hour or more; -C cmake.define.TILELACE_GPUS=OFF leaves them out")

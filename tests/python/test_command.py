@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tilelace` is the tilelace command; the package has no folder of its own sources."""
+import importlib.util
+import os
+import platform
 import re
 import subprocess
 import sys
@@ -8,24 +11,55 @@ from pathlib import Path
 import pytest
 import tilelace
 import tomllib
+import torch
 from tilelace import _library
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def tilelace_command(*arguments):
+def tilelace_command(*arguments, **variables):
     return subprocess.run([sys.executable, "-m", "tilelace", *arguments], check=False, capture_output=True,
-                          text=True, timeout=300)
+                          text=True, timeout=300, env={**os.environ, **variables})
+
+
+def doctor(*arguments, **variables):
+    """Its lines, and each first word with the rest of its line."""
+    done = tilelace_command("doctor", *arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    return lines, {line[:18].strip(): line[19:] for line in lines}
 
 
 def test_doctor_says_what_was_built():
-    done = tilelace_command("doctor")
-    assert done.returncode == 0, done.stderr
-    first = done.stdout.splitlines()[0]
-    assert first.startswith(f"package    tilelace {tilelace.__version__} (")
+    lines, found = doctor()
+    assert lines[0].startswith(f"package            tilelace {tilelace.__version__} (")
     assert tilelace.has_cuda() or re.search(
-        r"CPU ranks only: (nvcc: got .*, expected 13.0|NVIDIA driver: got none|TILELACE_GPUS: got OFF, expected)",
-        first), first
+        r"CPU ranks only: (nvcc: got .*, expected 13.0|NVIDIA driver: got none|it was built with TILELACE_GPUS=OFF)",
+        lines[0]), lines[0]
+    assert found["torch"].startswith(f"{torch.__version__}, CUDA {torch.version.cuda or 'none'}")
+    # No advice that only a clone of the repository can follow.
+    assert "preset" not in "\n".join(lines)
+
+
+def test_doctor_finds_the_nccl_that_torch_brings():
+    if not (torch.distributed.is_nccl_available() and importlib.util.find_spec("nvidia")):
+        pytest.skip("this torch brings no NCCL")
+    wanted = ".".join(map(str, torch.cuda.nccl.version()))
+    _, found = doctor()
+    assert found["NCCL"] == wanted and f"NCCL {wanted}" in found["torch"]
+
+
+def test_report_can_be_pasted(tmp_path):
+    lines, found = doctor("--report", HOME=str(tmp_path), NCCL_DEBUG="INFO",
+                          TILELACE_TUNING=f"{tmp_path}/plans.json")
+    text = "\n".join(lines)
+    assert found["Python"].startswith(f"CPython {platform.python_version()}, numpy ")
+    for part in ("tilelace", "build", "system", "CPU", "cores", "torch", "GPU ranks"):
+        assert found[part], text
+    assert "NCCL_DEBUG=INFO" in lines and "TILELACE_TUNING=~/plans.json" in lines
+    assert str(tmp_path) not in text and "LD_LIBRARY_PATH" not in text
+    host = platform.node()
+    assert len(host) < 6 or host not in text
 
 
 def configured(tmp_path, release, driver, gpus="AUTO"):
@@ -65,7 +99,7 @@ def test_no_gpus_says_why(tmp_path, release, driver, why):
 
 def test_gpus_left_out_by_the_caller(tmp_path):
     assert configured(tmp_path, "13.0", True, "OFF")[:2] == (
-        False, "TILELACE_GPUS: got OFF, expected ON or AUTO\n")
+        False, "it was built with TILELACE_GPUS=OFF\n")
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/pytorch.md"])

@@ -3,6 +3,6 @@
 
 namespace tilelace {
 
-std::string cuda_missing() { return "built without CUDA (CMake preset cuda builds it)"; }
+std::string cuda_missing() { return "built without CUDA (" TILELACE_OTHER_BUILD ")"; }
 
 }  // namespace tilelace
