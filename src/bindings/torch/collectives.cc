@@ -31,9 +31,9 @@ Reduction reduction_of(std::string_view op, const std::string& name) {
 }
 
 /// As C++'s collectives take a call: elements one after the other, the split dimension outermost.
-class Layout {
+class CollectiveLayout {
  public:
-  Layout(const CollectiveCall& call, const Place& place)
+  CollectiveLayout(const CollectiveCall& call, const Place& place)
       : call_(call), name_(row_of(call.collective).name), place_(place) {
     require_place(name_, "x", call.x, place.device);
     args_.item = item_of(name_, "x", call.x, row_of(call.collective).sums);
@@ -48,9 +48,9 @@ class Layout {
     args_.counts = counts_;
     args_.takes = takes_;
   }
-  Layout(const Layout&) = delete;
-  Layout& operator=(const Layout&) = delete;
-  ~Layout() = default;
+  CollectiveLayout(const CollectiveLayout&) = delete;
+  CollectiveLayout& operator=(const CollectiveLayout&) = delete;
+  ~CollectiveLayout() = default;
 
   [[nodiscard]] const CollectiveArgs& args() const { return args_; }
   /// After the call.
@@ -212,7 +212,7 @@ class Layout {
 Tensor collect(const CollectiveCall& call) {
   const Place place = place_of(row_of(call.collective).name, call.x, call.group, true);
   place.member->note_collectives();
-  std::optional<Layout> layout;
+  std::optional<CollectiveLayout> layout;
   checked_here(place, [&] {
     layout.emplace(call, place);
     return 0;

@@ -10,6 +10,7 @@
 
 #include "bindings/torch/members.h"
 #include "bindings/torch/places.h"
+#include "bindings/torch/tensors.h"
 #include "tilelace/moe.h"
 
 namespace tilelace::torch_binding {
@@ -17,8 +18,6 @@ namespace {
 
 using torch::headeronly::ScalarType;
 using MaybeTensor = std::optional<Tensor>;
-
-constexpr std::size_t kAlignment = 16;
 
 ExpertActivation activation_named(std::string_view op, const std::string& name) {
   for (const ExpertActivationRow& row : kExpertActivations)
@@ -176,7 +175,7 @@ struct SecondHalf {
   Sizes sizes;
 };
 
-Tensor reduce(std::string_view name, const SecondHalf& call, bool scatters) {
+Tensor second_half(std::string_view name, const SecondHalf& call, bool scatters) {
   const Place place = place_of(name, call.act, call.group, true);
   place.member->note_collectives();
   Dense dense(name, place.device);
@@ -232,8 +231,8 @@ void check_scales(std::string_view op, const GroupedGemmArgs& a, int64_t scales)
 }
 
 // NOLINTBEGIN(performance-unnecessary-value-param): torch's boxing gives values.
-Tensor grouped(Tensor x, Tensor weight, Tensor begins, MaybeTensor bias, MaybeTensor scales,
-               MaybeTensor sources, std::string activation) {
+Tensor grouped_gemm_op(Tensor x, Tensor weight, Tensor begins, MaybeTensor bias, MaybeTensor scales,
+                       MaybeTensor sources, std::string activation) {
   return remembered([&] {
     constexpr std::string_view kName = "grouped_gemm";
     GroupedGemmArgs args;
@@ -261,31 +260,31 @@ Tensor grouped(Tensor x, Tensor weight, Tensor begins, MaybeTensor bias, MaybeTe
     return out;
   });
 }
-std::tuple<Tensor, Tensor> gather(Tensor x, Tensor ids, Tensor weights, Tensor w13,
-                                  MaybeTensor bias, std::string group, int64_t experts,
-                                  int64_t first, std::string activation, bool replicated,
-                                  bool weight_on_input, int64_t max_tokens, Sizes sizes) {
+std::tuple<Tensor, Tensor> ag_moe_op(Tensor x, Tensor ids, Tensor weights, Tensor w13,
+                                     MaybeTensor bias, std::string group, int64_t experts,
+                                     int64_t first, std::string activation, bool replicated,
+                                     bool weight_on_input, int64_t max_tokens, Sizes sizes) {
   return remembered([&] {
     return ag_moe({x, ids, weights, w13, bias, group, experts, first, activation, replicated,
                    weight_on_input, max_tokens, sizes});
   });
 }
-Tensor scatter(Tensor act, Tensor map, Tensor w2, MaybeTensor bias, MaybeTensor add,
-               std::string group, int64_t experts, int64_t top_k, int64_t first,
-               bool weight_on_input, Sizes sizes) {
+Tensor moe_rs_op(Tensor act, Tensor map, Tensor w2, MaybeTensor bias, MaybeTensor add,
+                 std::string group, int64_t experts, int64_t top_k, int64_t first,
+                 bool weight_on_input, Sizes sizes) {
   return remembered([&] {
-    return reduce("moe_rs",
-                  {act, map, w2, bias, add, group, experts, first, top_k, weight_on_input, sizes},
-                  true);
+    return second_half(
+        "moe_rs", {act, map, w2, bias, add, group, experts, first, top_k, weight_on_input, sizes},
+        true);
   });
 }
-Tensor share(Tensor act, Tensor map, Tensor w2, MaybeTensor bias, MaybeTensor add,
-             std::string group, int64_t experts, int64_t top_k, int64_t first,
-             bool weight_on_input) {
+Tensor moe_ar_op(Tensor act, Tensor map, Tensor w2, MaybeTensor bias, MaybeTensor add,
+                 std::string group, int64_t experts, int64_t top_k, int64_t first,
+                 bool weight_on_input) {
   return remembered([&] {
-    return reduce("moe_ar",
-                  {act, map, w2, bias, add, group, experts, first, top_k, weight_on_input, {}},
-                  false);
+    return second_half("moe_ar",
+                       {act, map, w2, bias, add, group, experts, first, top_k, weight_on_input, {}},
+                       false);
   });
 }
 // NOLINTEND(performance-unnecessary-value-param)
@@ -304,16 +303,16 @@ std::vector<OpEntry> moe_ops() {
            "int experts, int first=0, str activation=\"swiglu\", bool replicated=False, "
            "bool weight_on_input=False, int max_tokens=0, " +
                std::string(kSizes) + ") -> (Tensor, Tensor)",
-           TORCH_BOX(&gather)},
-          {"moe_rs", head + ", " + kSizes + ") -> Tensor", TORCH_BOX(&scatter)},
-          {"moe_ar", head + ") -> Tensor", TORCH_BOX(&share)}};
+           TORCH_BOX(&ag_moe_op)},
+          {"moe_rs", head + ", " + kSizes + ") -> Tensor", TORCH_BOX(&moe_rs_op)},
+          {"moe_ar", head + ") -> Tensor", TORCH_BOX(&moe_ar_op)}};
 }
 
 std::vector<OpEntry> local_ops() {
   return {{"grouped_gemm",
            "(Tensor x, Tensor weight, Tensor begins, Tensor? bias=None, Tensor? scales=None, "
            "Tensor? sources=None, *, str activation=\"none\") -> Tensor",
-           TORCH_BOX(&grouped)}};
+           TORCH_BOX(&grouped_gemm_op)}};
 }
 
 }  // namespace tilelace::torch_binding

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/torch/places.h"
+#include "bindings/torch/tensors.h"
 #include "tilelace/all_reduce_norm.h"
 
 namespace tilelace::torch_binding {
@@ -16,7 +17,6 @@ using torch::headeronly::ScalarType;
 using MaybeTensor = std::optional<Tensor>;
 
 constexpr std::string_view kName = "all_reduce_norm";
-constexpr std::size_t kAlignment = 16;
 constexpr int64_t kBlock = 128;
 constexpr ScalarType kScaleType = torch::headeronly::CppTypeToScalarType<float>::value;
 
@@ -47,9 +47,9 @@ struct Written {
 };
 
 /// A call's tensors as C++ takes them.
-class Layout {
+class NormLayout {
  public:
-  Layout(const NormCall& call, const Place& place) : call_(call), place_(place) {
+  NormLayout(const NormCall& call, const Place& place) : call_(call), place_(place) {
     const Tensor& x = call.x;
     require_place(kName, "x", x, place.device);
     args_.item = item_of(kName, "x", x, true);
@@ -198,7 +198,7 @@ class Layout {
 NormTensors all_reduce_norm(const NormCall& call) {
   const Place place = place_of(kName, call.x, call.group, true);
   place.member->note_collectives();
-  std::optional<Layout> layout;
+  std::optional<NormLayout> layout;
   checked_here(place, [&] {
     layout.emplace(call, place);
     return 0;

@@ -18,8 +18,6 @@ using torch::stable::narrow;
 using torch::stable::reshape;
 using torch::stable::transpose;
 
-constexpr int64_t kAlignment = 16;
-
 /// What torch calls a type.
 struct TorchType {
   ScalarType scalar;

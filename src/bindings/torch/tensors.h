@@ -17,6 +17,9 @@ namespace tilelace::torch_binding {
 
 using torch::stable::Tensor;
 
+/// Bytes that data, and rows on GPUs, begin at a multiple of.
+inline constexpr int64_t kAlignment = 16;
+
 /// Throws a usage error "op: text".
 [[noreturn]] void wrong(std::string_view op, const std::string& text);
 /// Throws a usage error "op: what: got VALUE, expected SET".
