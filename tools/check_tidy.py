@@ -31,24 +31,29 @@ LEFT_OUT_WITH_CLI11 = "--checks=-performance-unnecessary-value-param"
 NOISE = re.compile(r"warnings? generated|Suppressed|Use -header-filter|treated as error")
 
 
+def sources_of(file):
+    """The file, or those that CMake puts together in it (UNITY_BUILD)."""
+    if file.parent.name != "Unity" or not file.is_file():
+        return [file]
+    return [Path(name) for name in re.findall(r'^#include "([^"]+)"', file.read_text(encoding="utf-8"), re.MULTILINE)]
+
+
 def read_commands(build):
     """{path from the root: (its compiler's arguments, folder)}: only files that this build compiles."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
-        file = Path(entry["file"])
-        if file.suffix != ".cc" or not file.is_relative_to(ROOT):
-            continue
-        path = file.relative_to(ROOT).as_posix()
-        if path.startswith(("src/", "cli/")):
-            arguments = shlex.split(entry["command"])
-            at = arguments.index("-o")
+        arguments = shlex.split(entry["command"])
+        for option in ("-o", "-c"):
+            at = arguments.index(option)
             del arguments[at:at + 2]
-            at = arguments.index("-c")
-            del arguments[at:at + 2]
-            names = [Path(a).name for a in arguments]
-            if "ccache" in names:
-                del arguments[:names.index("ccache") + 1]
-            commands[path] = (arguments, entry["directory"])
+        names = [Path(a).name for a in arguments]
+        if "ccache" in names:
+            del arguments[:names.index("ccache") + 1]
+        for file in sources_of(Path(entry["file"])):
+            if file.suffix == ".cc" and file.is_relative_to(ROOT):
+                path = file.relative_to(ROOT).as_posix()
+                if path.startswith(("src/", "cli/")):
+                    commands[path] = (arguments, entry["directory"])
     return commands
 
 
