@@ -95,12 +95,12 @@ part_python() {
     stage "python: histories, $ranks ranks" .cache/python/bin/python tests/python/histories.py \
       --ranks "$ranks" --histories 200 --seed "$seed"
   done
-  stage "python: wheel for other machines" tools/build_wheels
+  stage "python: wheel for other machines" tools/build_wheels --out dist/night
   if [ "$(id -u)" -ne 0 ]; then
     echo "== python: no root here, the wheel is not tried"
     return
   fi
-  stage "python: wheel in a bare root" tools/try_wheel dist/tilelace-*.whl
+  stage "python: wheel in a bare root" tools/try_wheel dist/night/tilelace-*.whl
 }
 
 # What README and docs tell a reader to type, as CPU ranks.
