@@ -113,15 +113,15 @@ TEST(CliExperts, RunChecksAModelsLayer) {
 }
 
 TEST(CliExperts, PlansNameTilesCollectivesAndScratch) {
-  const Finished few =
-      run_command("plan ag_moe,moe_rs --tp 2 --m 8 --model mixtral-8x7b --backend cuda --wide");
+  const Finished few = run_command(
+      "plan ag_moe,moe_rs --tp 2 --m 8 --model mixtral-8x7b --backend cuda --wide --tuning off");
   EXPECT_EQ(few.code, 0) << few.err;
   for (const char* part : {"tiles    few: up to 64 rows x 64 columns",  // gate and up
                            "tiles    few: up to 64 rows x 128 columns", "all_gather: lines",
                            "reduce_scatter: lines", "2.0 rows an expert"})
     EXPECT_NE(few.out.find(part), std::string::npos) << part << few.out;
-  const Finished many =
-      run_command("plan moe_rs,moe_ar --tp 2 --m 8192 --model mixtral-8x7b --backend cuda --wide");
+  const Finished many = run_command(
+      "plan moe_rs,moe_ar --tp 2 --m 8192 --model mixtral-8x7b --backend cuda --wide --tuning off");
   EXPECT_EQ(many.code, 0) << many.err;
   // 8192 tokens and 16384 rows of 8 KiB, ids of 8 bytes.
   for (const char* part :
