@@ -8,7 +8,7 @@ namespace tilelace::cli {
 struct Baselines::Impl {};
 Baselines::Baselines(Communicator& /*member*/, const Workload& /*work*/, GpuTimes& /*times*/) {
   raise(ErrorKind::usage,
-        "--baselines: this build has none: it was built without CUDA or without nccl.h");
+        "--baselines: this build has no baselines: it was built without CUDA or without nccl.h");
 }
 Baselines::~Baselines() = default;
 std::vector<Peer> Baselines::peers(const Job& /*job*/, CallTensors& /*tensors*/,

@@ -82,9 +82,10 @@ void set_jobs(BenchOptions& o, Workload& work) {
           o.model.ops, fmt::join(kMlpNames, ", "));
   require(o.n.size() == 1, "{}: got {} --n, expected one, the inner width", o.model.ops,
           o.n.size());
-  require(parse_device(o.session.backend) == Device::cuda && o.session.plans.empty(),
-          "{}: GPU ranks by the planner's choice only, add --backend cuda and leave out --plan",
-          o.model.ops);
+  require(
+      parse_device(o.session.backend) == Device::cuda && o.session.plans.empty(),
+      "{}: only for GPU ranks and the planner's choice: add --backend cuda and leave out --plan",
+      o.model.ops);
   work.jobs.push_back(plain_mlp(o.model.ops, o.n[0], o.k, o.session.ranks));
 }
 
@@ -118,8 +119,7 @@ void set_candidates(const BenchOptions& o, Workload& work) {
   if (!o.kinds.empty()) work.kinds = split_list("--kinds", o.kinds);
   if (work.candidates == 0 && work.kinds.empty()) return;
   require(work.device == Device::cuda, "--candidates, --kinds: GPU ranks only, add --backend cuda");
-  require(o.session.plans.empty(),
-          "--candidates, --kinds: they choose the plans, leave out --plan");
+  require(o.session.plans.empty(), "--candidates and --kinds choose the plans: leave out --plan");
 }
 
 }  // namespace
@@ -188,7 +188,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       return;
     }
     for (const char* name : {"--size", "--in-place", "--symmetric"})
-      require(command->count(name) == 0, "bench: {} is for collectives alone", name);
+      require(command->count(name) == 0, "bench: {} is only for collectives", name);
     Workload work;
     set_jobs(*o, work);
     apply(o->session, work);

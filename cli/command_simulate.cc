@@ -69,14 +69,17 @@ sim::Choices choices_of(const std::string& plan) {
   const auto refuse = [](const char* key, std::string_view why) {
     raise(ErrorKind::usage, "--plan {}: {}", key, why);
   };
-  if (o.path != plain.path) refuse("path", "simulate shows fused, medium and unfused side by side");
-  if (o.partials) refuse("partials", "simulate plays partial sums of the operands' type only");
-  if (o.straddle) refuse("straddle", "simulate does not play it; leave it out");
-  if (o.local_ranks) refuse("local_ranks", "of simulate it is --tp, the ranks of a node");
+  if (o.path != plain.path)
+    refuse("path", "simulate always shows fused, medium and unfused: leave it out");
+  if (o.partials)
+    refuse("partials", "simulate plays only partials of the operands' type: leave it out");
+  if (o.straddle) refuse("straddle", "simulate cannot play it: leave it out");
+  if (o.local_ranks)
+    refuse("local_ranks", "in simulate this is --tp, the ranks of a node: leave it out");
   if (o.tile_m.has_value() != o.tile_n.has_value())
-    refuse("tile_m, tile_n", "simulate needs both or neither");
+    refuse("tile_m, tile_n", "simulate needs both or none");
   if (o.transport && tilelace::row_of(*o.transport).gpus)
-    refuse("transport", "simulate plays push, pull and store");
+    refuse("transport", "simulate plays only push, pull and store");
   sim::Choices c{o.route, o.transport, o.chunk_rows, o.blocks, {}};
   if (o.tile_m) c.tile = sim::Tile{*o.tile_m, *o.tile_n};
   return c;
@@ -113,7 +116,7 @@ class Simulation {
     const auto choices = all_choices(o_.plans);
     const std::size_t total = work_.jobs.size() * work_.sizes.size();
     require(!pictures || total == 1,
-            "--svg, --trace: they show one call, not {}: name one op and one --m, and of a model "
+            "--svg and --trace show one call, got {}: give one op and one --m, and with a model "
             "one --product",
             total);
     Progress progress(static_cast<std::int64_t>(total), o_.quiet);

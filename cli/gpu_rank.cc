@@ -15,7 +15,7 @@ constexpr int kIterations = 10;
 
 [[noreturn]] void refuse(const std::string& seen) {
   raise(ErrorKind::system,
-        "tune: {}: times would say nothing about plans. Wait, or go on with --force", seen);
+        "tune: {}: times would not tell which plan is faster. Wait, or go on with --force", seen);
 }
 
 }  // namespace

@@ -249,7 +249,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   if (!work.plan.empty()) {
     const Plan plan = plan::plan_of_words(problem, work.plan);
     require(m == 0 || plan.kernel != nullptr,
-            "--plan: \"{}\" has no tile behind \"; \": copy all of a printed plan", work.plan);
+            "--plan: \"{}\" has no tile after \"; \": copy the whole printed plan", work.plan);
     require_architecture(plan, machine);
     return {{plan, plan::kind_of(plan), 0}};
   }
@@ -303,7 +303,7 @@ void check_workload(const Workload& work, const Machine& machine) {
       if (work.device == Device::cuda) candidates_of(work, job, m, machine);
       if (!job.then) continue;
       require(m > 0 && m % job.gemm.tp == 0,
-              "--m: got {}, expected for an MLP a multiple of --tp {}", m, job.gemm.tp);
+              "--m: got {}, expected a multiple of --tp {} for an MLP", m, job.gemm.tp);
       make_plan(problem_of(*job.then, m, work.dtype), machine);
     }
   }

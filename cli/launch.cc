@@ -134,7 +134,7 @@ class Launched {
     if (failed_ < 0) return 0;
     fmt::print(stderr, "tilelace: launch: rank {} of {} failed: {}{}\n", failed_, options_.ranks,
                first_.words,
-               others_ == 0 ? "" : fmt::format("; the {} still running were ended", others_));
+               others_ == 0 ? "" : fmt::format("; ended the {} still running", others_));
     return first_.code;
   }
 

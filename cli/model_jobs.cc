@@ -49,7 +49,8 @@ std::vector<int> layers_of(const ModelRequest& request, const Workload& work) {
 void load_model(const ModelRequest& request, int ranks, Workload& work) {
   const bool by_hand = are_model_sizes(request.model);
   require(!by_hand || request.weights.empty(),
-          "--weights: sizes by hand name no tensors: give --model a config.json or its folder");
+          "--weights: sizes given by hand have no names of tensors: give --model a config.json or "
+          "its folder");
   work.config = by_hand ? config_of_sizes(request.model)
                         : model::read_config(model::find_model(request.model));
   work.model = work.config.name;

@@ -57,9 +57,7 @@ model::ModelConfig config_of_sizes(std::string_view text) {
   const auto size = [&](const std::string& key, int fallback) {
     const auto at = values.find(key);
     require(at != values.end() || fallback > 0,
-            "--model: {} is missing; needed are hidden, "
-            "intermediate and heads",
-            key);
+            "--model: {} is missing: give at least hidden, intermediate and heads", key);
     if (at == values.end()) return fallback;
     return static_cast<int>(parse_number("--model " + key, at->second, 1, kMostOfASize));
   };
@@ -73,8 +71,8 @@ model::ModelConfig config_of_sizes(std::string_view text) {
   require(c.heads % c.kv_heads == 0, "--model kv_heads: got {}, expected a divisor of heads, {}",
           c.kv_heads, c.heads);
   require(values.contains("head_dim") || c.hidden % c.heads == 0,
-          "--model heads: got {}, expected a divisor of hidden, {}, or head_dim beside it", c.heads,
-          c.hidden);
+          "--model heads: got {}, expected a divisor of hidden, {}, unless head_dim is given",
+          c.heads, c.hidden);
   c.head_dim = size("head_dim", std::max(1, c.hidden / c.heads));
   require(std::int64_t{c.heads} * c.head_dim <= kMostOfASize,
           "--model head_dim: {} heads of {} are more than {} features", c.heads, c.head_dim,

@@ -128,7 +128,8 @@ void add_wide_option(CLI::App& command) {
 }
 
 std::vector<std::string> known_arguments(const CLI::App& app, std::vector<std::string> arguments) {
-  require(!arguments.empty(), "which command? `tilelace --help` says what they do\nCommands: {}",
+  require(!arguments.empty(),
+          "a command is missing. `tilelace --help` says what each does\nCommands: {}",
           fmt::join(names_of_commands(app), ", "));
   if (arguments[0] == "help") {
     arguments.erase(arguments.begin());

@@ -69,7 +69,7 @@ int severity(ErrorKind kind) {
 void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbox) {
   const auto failure = guarded(work, member, [&](const std::string& text) {
     if (!inbox.put({rank, MessageKind::data, text}))
-      raise(ErrorKind::peer, "rank {}: whoever started it no longer listens", rank);
+      raise(ErrorKind::peer, "rank {}: the process that started it no longer listens", rank);
   });
   // The others would wait for this rank up to their bound.
   if (failure) member.abort();

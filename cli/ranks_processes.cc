@@ -184,7 +184,7 @@ class Family {
             : fmt::format("exit status {}", WEXITSTATUS(status));
     // The cause of all else that the others report.
     return {ErrorKind::system,
-            fmt::format("ranks: rank {}: got an end by {}, expected a result", rank, how)};
+            fmt::format("ranks: rank {}: got {} without a result, expected a result", rank, how)};
   }
 
   /// A stopped child cannot say so.
@@ -201,9 +201,10 @@ class Family {
       } else {
         c.pid = -1;
         if (c.fd >= 0 && WIFSIGNALED(status)) {
-          cause_.add({ErrorKind::system,
-                      fmt::format("ranks: rank {}: got an end by signal {} ({}), expected a result",
-                                  r, WTERMSIG(status), sigabbrev_np(WTERMSIG(status)))});
+          cause_.add(
+              {ErrorKind::system,
+               fmt::format("ranks: rank {}: got signal {} ({}), which ended it, expected a result",
+                           r, WTERMSIG(status), sigabbrev_np(WTERMSIG(status)))});
         }
       }
       if (c.stopped_since > 0 && seconds_now() - c.stopped_since > options_.group.timeout_s) {

@@ -36,7 +36,7 @@ Line line_of(const std::string& where, const std::vector<std::string>& words, in
   require(words.size() >= 4 && words.size() <= 6, "{}: got {} words, expected {}", where,
           words.size(), kForm);
   const auto ops = parse_ops(words[0]);
-  require(ops.size() == 1, "{}: got {} ops, a row has one", where, ops.size());
+  require(ops.size() == 1, "{}: got {} ops, expected one per row", where, ops.size());
   const auto n = numbers(where, words[1]);
   Line line;
   line.m = numbers(where, words[3]);
@@ -45,7 +45,8 @@ Line line_of(const std::string& where, const std::vector<std::string>& words, in
   if (words.size() > 4) gemm.layer = words[4];
   if (words.size() < 6) return line;
   require(words[5] == "swiglu" && row_of(gemm.op).gathers && n.size() == 2,
-          "{}: got \"{}\" with {} weights, expected nothing, or swiglu with two weights of ag_gemm",
+          "{}: got \"{}\" with {} weights, expected no activation, or swiglu for ag_gemm with two "
+          "weights",
           where, words[5], n.size());
   gemm.gated = true;
   gemm.activation = Activation::swiglu;

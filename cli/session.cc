@@ -229,7 +229,8 @@ void check_gpu_options(const SessionOptions& o, const GpuFacts& gpus) {
   require(!o.processes && !o.checked && o.link.empty() && o.workers == 0,
           "--processes, --checked, --link, --workers: CPU ranks only, leave them out with "
           "--backend cuda");
-  require(gpus.count >= o.ranks, "--tp: {} ranks take a GPU each, and here {} GPU{}", o.ranks,
+  require(gpus.count >= o.ranks,
+          "--tp: got {} ranks, which need a GPU each, but this machine has {} GPU{}", o.ranks,
           gpus.count, gpus.count == 1 ? "" : "s");
 }
 
@@ -299,7 +300,8 @@ CommunicatorOptions group_options(const SessionOptions& o) {
 }
 
 void apply(const SessionOptions& o, Workload& work) {
-  require(!(o.checked && o.processes), "--checked: ranks are threads then, leave out --processes");
+  require(!(o.checked && o.processes),
+          "--checked needs ranks that are threads: leave out --processes");
   work.ranks = o.ranks;
   work.device = parse_device(o.backend);
   work.sizes = parse_sizes("--m", o.m);

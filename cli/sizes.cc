@@ -23,7 +23,8 @@ std::vector<std::int64_t> parse_range(std::string_view what, std::string_view te
   require(parts.size() == 3, "{}: got \"{}\", expected begin:end:factor", what, text);
   const auto begin = parse_number(what, parts[0], 1, kMaxRows);
   const auto end = parse_number(what, parts[1], 1, kMaxRows);
-  require(end >= begin, "{}: \"{}\" ends below its begin", what, text);
+  require(end >= begin, "{}: got \"{}\", expected an end that is not less than the begin", what,
+          text);
   const auto factor = parse_number(what, parts[2], 2, kMaxRows);
   std::vector<std::int64_t> sizes;
   for (std::int64_t s = begin; s <= end; s *= factor) {

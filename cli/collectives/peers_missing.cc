@@ -11,7 +11,7 @@ struct CollectivePeers::Impl {};
 CollectivePeers::CollectivePeers(Communicator& /*member*/, const CollectiveWork& /*work*/,
                                  std::size_t /*bytes*/, GpuTimes& /*times*/) {
   raise(ErrorKind::usage,
-        "--baselines: this build has none: it was built without CUDA or without nccl.h");
+        "--baselines: this build has no baselines: it was built without CUDA or without nccl.h");
 }
 CollectivePeers::~CollectivePeers() = default;
 std::vector<CollectivePeer> CollectivePeers::peers(const CollectiveShape& /*shape*/) const {

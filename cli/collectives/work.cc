@@ -24,7 +24,8 @@ std::vector<std::int64_t> range_of_bytes(std::string_view what, std::string_view
           "{}: got \"{}\", expected begin:end:factor", what, text);
   const std::int64_t begin = parse_bytes(what, text.substr(0, one));
   const std::int64_t end = parse_bytes(what, text.substr(one + 1, two - one - 1));
-  require(end >= begin, "{}: \"{}\" ends below its begin", what, text);
+  require(end >= begin, "{}: got \"{}\", expected an end that is not less than the begin", what,
+          text);
   const std::int64_t factor = parse_number(what, text.substr(two + 1), 2, kMostBytes);
   std::vector<std::int64_t> sizes;
   for (std::int64_t s = begin; s <= end; s *= factor) {
@@ -42,7 +43,7 @@ CollectiveShape shape_of(Collective op, std::int64_t bytes, DType dtype, int ran
   const std::int64_t parts = whole ? 1 : ranks;
   std::int64_t part = bytes / parts;
   part -= part % (whole || part < kPartBytes ? item : kPartBytes);
-  require(part > 0, "--size: {} bytes are less than one {} for each of {} ranks", bytes,
+  require(part > 0, "--size: got {} bytes, expected at least one {} for each of {} ranks", bytes,
           name_of(dtype), ranks);
   CollectiveShape s{op, part / item, 0, 0, 0, 0, part * parts};
   const std::int64_t all = s.count * parts;
@@ -151,7 +152,7 @@ const char* collective_plan_help() {
 
 Item item_of(DType dtype) {
   const auto* const row = std::ranges::find(kItems, name_of(dtype), &ItemRow::name);
-  require(row != kItems.end(), "--dtype: collectives do not have {}", name_of(dtype));
+  require(row != kItems.end(), "--dtype: got {}, which collectives do not have", name_of(dtype));
   return row->item;
 }
 

@@ -64,8 +64,8 @@ void Checkpoint::open_index() {
     const auto [it, fresh] = opened.emplace(name, files_.size());
     if (fresh) files_.emplace_back(path_.parent_path() / name);
     require(files_[it->second].contains(tensor),
-            "safetensors: {}: tensor {} is not in {}, where the index has it", path_.string(),
-            printable(tensor), printable(name));
+            "safetensors: {}: tensor {} is not in {}, the file that the index names for it",
+            path_.string(), printable(tensor), printable(name));
     where_.emplace(tensor, it->second);
   }
 }

@@ -244,13 +244,13 @@ void check_layout(const std::string& file, const TensorMap& tensors, std::uint64
   std::uint64_t reached = 0;
   for (const auto* entry : order) {
     require(entry->second.begin == reached,
-            "safetensors: {}: tensor {}, got data from byte {}, expected from {}: no hole, no "
-            "overlap",
+            "safetensors: {}: tensor {}, got data that begins at byte {}, expected byte {}: no "
+            "hole, no overlap",
             file, printable(entry->first), entry->second.begin, reached);
     reached = entry->second.end;
   }
   require(reached == data_bytes,
-          "safetensors: {}: data, got {} bytes, expected the {} that its tensors take", file,
+          "safetensors: {}: data, got {} bytes, expected {}, the size of all its tensors", file,
           data_bytes, reached);
 }
 
@@ -261,7 +261,8 @@ TensorMap parse_safetensors_header(const std::filesystem::path& file, std::strin
   TensorMap tensors;
   HeaderReader reader(file.string(), tensors);
   require(header.starts_with('{'),
-          "safetensors: {}: header, got another first byte, expected a JSON object", file.string());
+          "safetensors: {}: header, got a first byte other than '{{', expected a JSON object",
+          file.string());
   json::sax_parse(header.begin(), header.end(), &reader);
   check_layout(file.string(), tensors, data_bytes);
   return tensors;

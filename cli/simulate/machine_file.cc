@@ -63,11 +63,11 @@ class MachineReader {
   /// Nothing may be left unread: a misspelt key would silently keep its default.
   void close() const {
     for (const auto& [name, value] : whole_.items()) {
-      require(seen_.count(name) > 0, "machine: {}: there is no key {}", file_.string(),
+      require(seen_.count(name) > 0, "machine: {}: got the unknown key {}", file_.string(),
               model::printable(name));
       if (!value.is_object()) continue;
       for (const auto& [key, ignored] : value.items()) {
-        require(seen_.count(dotted(name, key)) > 0, "machine: {}: there is no key {}.{}",
+        require(seen_.count(dotted(name, key)) > 0, "machine: {}: got the unknown key {}.{}",
                 file_.string(), model::printable(name), model::printable(key));
       }
     }

@@ -120,4 +120,4 @@ def should_run(
             _groups.plain(name), "cuda", op, m, [w.shape[0] for w in listed], x.shape[-1],
             _TYPES[x.dtype], bias, activation, return_gathered):
         return True
-    return _say(f"{op}: m: {m} rows are not prepared: make a call of as many rows before the capture")
+    return _say(f"{op}: m: {m} rows are not prepared: make a call with this many rows before the capture")

@@ -179,8 +179,7 @@ def default_device(what: str, pg: dist.ProcessGroup) -> str:
         config = dist.get_backend_config(pg)
         backends = dict(b.split(":", 1) for b in config.split(",") if ":" in b)
         if "cpu" in backends and backends.get("cuda", backends["cpu"]) != backends["cpu"]:
-            raise usage(f'{what}: device: group "{name}" has backends for both ({config}): '
-                        'pass "cpu" or "cuda"')
+            raise usage(f'{what}: device: group "{name}" has backends for cpu and cuda ({config}): pass "cpu" or "cuda"')
     return _device_of(pg)
 
 

@@ -127,9 +127,9 @@ def fuse_gather(graph: fx.Graph, gather: fx.Node) -> bool:
     if not products:
         return skip(gather, why)
     if len(gather.users) > 1 and whole.node is not wait:
-        return skip(gather, "its result has other users than one wait")
+        return skip(gather, "its result has users other than one wait")
     if whole.dim and strides_matter(graph):
-        return skip(gather, "its strides would be others, and the graph has as_strided")
+        return skip(gather, "fusing would change its strides, and the graph has as_strided")
     if why := unreachable(name, value(x).device):
         return skip(gather, why)
     kept = len(gather.users) > 1 or any(

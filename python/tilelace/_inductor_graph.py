@@ -97,11 +97,11 @@ def unfit(product: fx.Node) -> str:
     if x.dtype not in _DTYPES.get(device, ()):
         return f"a product of {x.dtype} on {device}"
     if bias is not None and value(bias).dim() != 1:
-        return "what the product adds is no vector"
+        return "the product's bias is not a vector"
     if equal(k, 0) or equal(n, 0):
         return "the product is empty"
     if device == "cuda" and not (equal(k % 8, 0) and equal(n % 8, 0)):
-        return f"a product of n {n} and k {k}, where GPUs take multiples of 8 known when compiling"
+        return f"a product of n {n} and k {k}, expected multiples of 8 that are known when compiling"
     return ""
 
 
@@ -137,7 +137,7 @@ def unreachable(name: str, device: torch.device) -> str:
     Whether GPUs of a group reach each other is known once it has joined: collective then.
     """
     if name in _unequal_groups():
-        return "ranks have parts of several sizes of a DTensor"
+        return "ranks have parts of a DTensor that differ in size"
     if device.type != "cuda":
         return ""
     if not OPS._has_cuda():

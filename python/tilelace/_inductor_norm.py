@@ -137,13 +137,13 @@ def _norm_of(h: fx.Node) -> _Norm | str:
     unit = _user(rooted[0][0], ATEN.mul.Tensor) if rooted else None
     if rooted is None or unit is None or _other(unit, rooted[0][0]) is not wide or (
             set(wide.users) != {rooted[0][-1], unit}):
-        return "what is computed of its squares is no RMSNorm, or has other users"
+        return "the computation on its squares is not RMSNorm, or has other users"
     eps = rooted[1]
     if not isinstance(eps, (int, float)):
-        return "its norm's eps is no constant (torch.compile's dynamic=True makes tensors of numbers)"
+        return "its norm's eps is not a constant (torch.compile's dynamic=True turns numbers into tensors)"
     weighed = _weighed(unit, dtype)
     if weighed is None:
-        return "its norm has no weight, or other users"
+        return "its norm has no weight, or its normed values have other users"
     nodes, weight = weighed
     return _Norm(weight, float(eps), nodes[0], [*nodes, unit, *rooted[0], wide])
 
@@ -156,8 +156,8 @@ def _unfit(h: fx.Node, weight: Any) -> str:
         return f"a norm of {n} columns, expected a multiple of {_GRAIN} up to {_MOST_COLUMNS}"
     w = value(weight)
     if not isinstance(weight, fx.Node) or w.dtype != x.dtype or w.dim() != 1 or not equal(w.shape[0], n):
-        return "the norm's weight is no vector of its type"
-    return "" if x.is_contiguous() else "strides of its norm would be others"
+        return "the norm's weight is not a vector of the norm's type"
+    return "" if x.is_contiguous() else "fusing would change the norm's strides"
 
 
 def _replace(graph: fx.Graph, reduce: fx.Node, wait: fx.Node, summed: _Summed, norm: _Norm) -> None:
@@ -189,13 +189,13 @@ def fuse_norm(graph: fx.Graph, reduce: fx.Node) -> str:
     """Why not, "no norm follows it" for one; "" where it was fused. May leave nodes out of order."""
     given, wait = arguments(reduce), first_wait(reduce)
     if wait is None or given["reduce_op"] != "sum":
-        return "its result is used without a wait, or it is no sum"
+        return "its result is used without a wait, or it is not a sum"
     summed = _summed(wait)
     norm = _norm_of(summed.node)
     if isinstance(norm, str):
         return norm or "no norm follows it"
     if summed.node is not wait and list(reduce.users) != [wait]:
-        return "its result has other users than one wait"
+        return "its result has users other than one wait"
     if why := _unfit(summed.node, norm.weight):
         return why
     if why := unreachable(given["group_name"], value(summed.node).device):

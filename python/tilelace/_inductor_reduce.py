@@ -102,7 +102,7 @@ def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> str:
     if first_wait(reduce) is None:
         return "its result is used without a wait"
     if how not in ("sum", "avg"):
-        return f"it takes the {how}"
+        return f"it reduces by {how}, not sum or avg"
     summed = _summed(reduce, ranks)
     if isinstance(summed, str):
         return summed
@@ -113,9 +113,9 @@ def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> str:
     bias, _, right = operands(summed.product)
     added = None if bias is None else _same_on_all_ranks(bias, summed.product, ranks)
     if bias is not None and added is None:
-        return "every rank adds a bias, and their sum is not known to be a multiple of one"
+        return "every rank adds a bias, and these are not known to be parts of one bias"
     if summed.dim and strides_matter(graph):
-        return "its strides would be others, and the graph has as_strided"
+        return "fusing would change its strides, and the graph has as_strided"
     if why := unreachable(name, value(right).device):
         return why
     more: dict[str, Any] = {"scatter_dim": summed.dim} if summed.dim else {}

@@ -99,7 +99,7 @@ class Split:
             n, k = m.weight.to_local().shape
             gathers = m.in_features == k
             if (m.out_features, m.in_features)[0 if gathers else 1] % self.place.ranks:
-                return f"[{m.out_features}, {m.in_features}]: the ranks do not divide it"
+                return f"[{m.out_features}, {m.in_features}]: the split dimension is not a multiple of the ranks"
             if why := _fits.why_not("ag_gemm" if gathers else "gemm_rs", x.dtype, x.device, (n, k),
                                     self.place.ranks):
                 return why

@@ -234,9 +234,9 @@ def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Any]], place: _Plac
     """Why the op cannot replace torch's product; "" if it can. Parameters with their placements."""
     for p, wanted in parameters:
         if p is not None and not _is_split(p, place, wanted):
-            return f"a parameter is {type(p).__name__}, not a DTensor that is split as the style splits it"
+            return f"a parameter is {type(p).__name__}, not a DTensor that is split as the style requires"
     if type(x) not in _PLAIN or x.dim() < 2:
-        return f"got a {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more"
+        return f"got a {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more dimensions"
     weight, wanted = parameters[0]
     (dtype, other) = (t.dtype for t in _regions.as_autocast(x, weight.to_local()))
     if dtype != other:

@@ -71,7 +71,7 @@ def _why_not(style: str, module: Any, args: tuple[Any, ...], place: _Place) -> s
     if getattr(module, _QUANTISED, False):
         return "got quantised weights, expected plain ones"
     if type(module).forward is not nn.Linear.forward:
-        return "got a forward of its own, expected nn.Linear's"
+        return "got a layer that overrides forward, expected nn.Linear's forward"
     features = module.in_features if style == "rowwise" else module.out_features
     if features % place.ranks:
         return f"got {features} features to split, expected a multiple of the {place.ranks} ranks"
@@ -83,7 +83,7 @@ def _why_not(style: str, module: Any, args: tuple[Any, ...], place: _Place) -> s
         return why
     why = _fits.why_not_join(place.name, args[0].device)
     if not why and style == "rowwise" and not ours._has_room(args[0], module.weight, module.bias, place):
-        return "got a capture, expected a call of as many rows before it"
+        return "got a capture, expected an earlier call with this many rows"
     return why
 
 

@@ -58,7 +58,7 @@ std::optional<std::string> wrong_order(const Sections& x) {
         return fmt::format("row {} has source {}, after {}", r, x.source(r), x.source(r - 1));
   for (Index r = x.begin(x.s.here); r < x.s.pairs(); ++r)
     if (x.source(r) != -1)
-      return fmt::format("source {} of row {}, which does not exist", x.source(r), r);
+      return fmt::format("source {} belongs to row {}, which does not exist", x.source(r), r);
   return std::nullopt;
 }
 

@@ -31,9 +31,10 @@ std::string encode(const Said& said) {
 Said decode(const Frame& frame, int peer) {
   Said said;
   if (frame.bytes.size() < sizeof said.offer)
-    throw Failure(ErrorKind::peer, peer,
-                  fmt::format("allocate: the offer of rank {} has {} bytes, expected at least {}",
-                              peer, frame.bytes.size(), sizeof said.offer));
+    throw Failure(
+        ErrorKind::peer, peer,
+        fmt::format("allocate: rank {} sent {} bytes about its memory, expected at least {}", peer,
+                    frame.bytes.size(), sizeof said.offer));
   std::memcpy(&said.offer, frame.bytes.data(), sizeof said.offer);
   said.text = frame.bytes.substr(sizeof said.offer);
   return said;

@@ -127,7 +127,8 @@ void Meeting::lock() {
             errno_text(errno));
     if (deadline_.passed())
       raise(ErrorKind::timeout,
-            "communicator: directory {} stayed locked for {:.3g} s: is another rank stopped there?",
+            "communicator: directory {} stayed locked for {:.3g} s: another rank may have stopped "
+            "while it held the lock",
             directory_, deadline_.waited_s());
     poll(nullptr, 0, 2);
   }
@@ -231,8 +232,9 @@ void Meeting::require_agreement(const Frame& frame, int expected) {
       "communicator: rank {} was given {} ranks, rank {} was given {}: it must be the same number",
       other.rank, other.ranks, rank_, ranks_);
   if (expected >= 0) {
-    require(other.rank == expected, "communicator: rank {}'s socket has rank {}, expected {}",
-            expected, other.rank, expected);
+    require(other.rank == expected,
+            "communicator: the socket of rank {} answered as rank {}, expected {}", expected,
+            other.rank, expected);
     return;
   }
   require(other.rank > rank_ && other.rank < ranks_,

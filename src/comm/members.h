@@ -45,10 +45,10 @@ inline int require_members(std::span<const int> members, int rank, int ranks) {
     seen[static_cast<std::size_t>(m)] = true;
   }
   const auto own = std::find(members.begin(), members.end(), rank);
-  require(
-      own != members.end(),
-      "subgroup: members: none of the {} is the own rank {}: a rank makes the groups that it is in",
-      members.size(), rank);
+  require(own != members.end(),
+          "subgroup: members: got {} ranks without this rank {}: only the ranks of a subgroup may "
+          "make it",
+          members.size(), rank);
   return static_cast<int>(own - members.begin());
 }
 

@@ -79,7 +79,7 @@ class ProcessGroup final : public Group {
   }
 
   std::shared_ptr<void> make_together(const Make&, double) override {
-    raise(ErrorKind::usage, "make_together: it is for ranks that are threads, these are processes");
+    raise(ErrorKind::usage, "make_together: got ranks that are processes, expected threads");
   }
 
   std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) override {
@@ -142,7 +142,8 @@ std::unique_ptr<Group> ProcessGroup::connect_members(std::span<const int> member
   std::vector<Frame> frames = mesh_.exchange(FrameType::subgroup, list, posts, deadline, check);
   far.clear();
   for (std::size_t i = 0; i < posts.size(); ++i) {
-    require(frames[i].bytes == list, "subgroup: rank {} lists other members than rank {} ({})",
+    require(frames[i].bytes == list,
+            "subgroup: the members that rank {} lists differ from those of rank {} ({})",
             posts[i].peer, rank(), fmt::join(members, ", "));
     // Posts leave out the own place, so those before it have the index of their place.
     const std::size_t wanted = static_cast<int>(i) < place ? 1 : 0;
@@ -155,9 +156,9 @@ std::unique_ptr<Group> ProcessGroup::connect_members(std::span<const int> member
   try {
     return make_over(place, std::move(sockets), deadline, check);
   } catch (const Failure& f) {  // its rank is a place in the list
-    throw Failure(
-        f.kind(), members[static_cast<std::size_t>(f.about())],
-        fmt::format("subgroup: {} (places in the list {})", f.what(), fmt::join(members, ", ")));
+    throw Failure(f.kind(), members[static_cast<std::size_t>(f.about())],
+                  fmt::format("subgroup: {} (here ranks are indices of the list {})", f.what(),
+                              fmt::join(members, ", ")));
   }
 }
 

@@ -166,7 +166,7 @@ void prepare_socket(int fd) {
   socklen_t size = sizeof domain;
   const bool socket = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
                       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
-  require(socket, "communicator: descriptor {} is no socket: {}", fd, errno_text(errno));
+  require(socket, "communicator: descriptor {} is not a socket: {}", fd, errno_text(errno));
   require(
       domain == AF_UNIX && type == SOCK_SEQPACKET,
       "communicator: socket: got domain {} and type {}, expected AF_UNIX {} and SOCK_SEQPACKET {}",

@@ -52,7 +52,7 @@ inline std::string read_text(std::string_view what, const std::filesystem::path&
     if (n <= 0) break;
     done += static_cast<std::size_t>(n);
   }
-  require(done == size, "{}: {} cannot be read whole: {} of its {} bytes", what, file.string(),
+  require(done == size, "{}: {} cannot be read: got only {} of its {} bytes", what, file.string(),
           done, size);
   require(size > 0, "{}: {} is empty, expected a JSON object", what, file.string());
   return text;

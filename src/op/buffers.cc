@@ -51,7 +51,8 @@ struct DeviceBuffer::Impl {
   /// `host`: where the bytes come from or go to.
   [[nodiscard]] std::byte* at(std::size_t offset, std::size_t count, const void* host) const {
     require(offset <= bytes && count <= bytes - offset,
-            "device buffer: {} bytes from byte {} do not fit its {} bytes", count, offset, bytes);
+            "device buffer: {} bytes from byte {} on exceed the buffer's {} bytes", count, offset,
+            bytes);
     require(host != nullptr || count == 0,
             "device buffer: host memory: got null, expected {} bytes", count);
     return memory->data() + offset;

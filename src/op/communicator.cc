@@ -63,7 +63,7 @@ CommunicatorOptions checked_options(CommunicatorOptions o, int ranks) {
     if (o.max_workers > 0) o.workers = std::min(o.workers, o.max_workers);
   }
   require(o.max_workers == 0 || o.workers <= o.max_workers,
-          "communicator: workers: got {}, expected at most the budget max_workers {}", o.workers,
+          "communicator: workers: got {}, expected at most max_workers, {}", o.workers,
           o.max_workers);
   return o;
 }

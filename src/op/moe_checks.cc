@@ -206,15 +206,17 @@ void check_map(std::string_view op, const MoeMap& s, const std::int32_t* map) {
     }
     return true;
   };
-  require(good(), "{}: map: got one that ag_moe did not make for this layer and m: pass its map",
-          op);
+  require(
+      good(),
+      "{}: map: got one that ag_moe did not make for this layer and m: pass the map that it wrote",
+      op);
 }
 
 void check_ids(std::string_view op, const MoeMap& s, const std::int32_t* map) {
   const std::int32_t wrong = map[s.wrong()];
   if (wrong == 0) return;
   raise(ErrorKind::usage,
-        "{}: ids: got one for token {}, slot {}, that names no expert: expected -1 to {}", op,
+        "{}: ids: got an id that names no expert, for token {}, slot {}, expected -1 to {}", op,
         (wrong - 1) / s.top_k, (wrong - 1) % s.top_k, s.experts - 1);
 }
 

@@ -96,7 +96,7 @@ TEST(ProcessGroup, SubgroupListsThatDifferAreAnError) {
   run_group(2, [](Group& group) {
     const std::vector<int> list = group.rank() == 0 ? std::vector{0, 1} : std::vector{1, 0};
     const Caught caught = catch_error([&] { group.subgroup(list, 10); });
-    CHILD_CHECK(caught.kind == ErrorKind::usage && caught.says("lists other members than"));
+    CHILD_CHECK(caught.kind == ErrorKind::usage && caught.says("lists differ from those"));
     use(group);
   });
 }

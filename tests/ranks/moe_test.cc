@@ -165,13 +165,14 @@ TEST_F(Spoilt, IdsThatNameNoExpertAreRefusedOnEveryRank) {
   for (const std::int64_t id : {std::int64_t{4}, std::int64_t{-2}, (std::int64_t{1} << 32) + 1}) {
     MoeCase bad = case_;
     bad.ids[7] = id;
-    expect_all(run([&](int r, Communicator& member) {
-                 MoeRank mine(bad, r);
-                 const auto text = caught([&] { ag_moe(member, mine.first()); });
-                 EXPECT_TRUE(mine.act_untouched());
-                 throw Error(ErrorKind::usage, text);
-               }),
-               "ag_moe: ids: got one for token 3, slot 1, that names no expert: expected -1 to 3");
+    expect_all(
+        run([&](int r, Communicator& member) {
+          MoeRank mine(bad, r);
+          const auto text = caught([&] { ag_moe(member, mine.first()); });
+          EXPECT_TRUE(mine.act_untouched());
+          throw Error(ErrorKind::usage, text);
+        }),
+        "ag_moe: ids: got an id that names no expert, for token 3, slot 1, expected -1 to 3");
   }
   expect_usable();
 }
@@ -185,7 +186,7 @@ TEST_F(Spoilt, ReplicatedIdsThatNameNoExpertAreRefusedOnEveryRank) {
                MoeRank mine(bad, r);
                ag_moe(member, mine.first());
              }),
-             "token 0, slot 0, that names no expert");
+             "names no expert, for token 0, slot 0");
   expect_usable();
   // On one rank alone: the others learn of it where they wait.
   const auto texts = run([&](int r, Communicator& member) {
@@ -195,7 +196,7 @@ TEST_F(Spoilt, ReplicatedIdsThatNameNoExpertAreRefusedOnEveryRank) {
     EXPECT_TRUE(mine.out_untouched());
     throw Error(ErrorKind::usage, text);
   });
-  expect_all(texts, "that names no expert");
+  expect_all(texts, "an id that names no expert");
   EXPECT_NE(texts[0].find("moe_ar: rank 1 refused "), std::string::npos) << texts[0];
   expect_usable();
 }

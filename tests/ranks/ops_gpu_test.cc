@@ -88,9 +88,9 @@ TEST(CpuRanks, HaveDeviceBuffersOnTheHost) {
   buffer.download(got.data(), 4, 6);
   EXPECT_EQ(std::memcmp(got.data(), "\0abc", 4), 0);
   expect_error([&] { buffer.upload("abc", 3, 8); }, ErrorKind::usage,
-               "3 bytes from byte 8 do not fit its 10 bytes");
+               "3 bytes from byte 8 on exceed the buffer's 10 bytes");
   expect_error([&] { buffer.download(got.data(), 1, 11); }, ErrorKind::usage,
-               "do not fit its 10 bytes");
+               "exceed the buffer's 10 bytes");
   DeviceBuffer none(comms[0], 0);
   none.upload(nullptr, 0);
 }

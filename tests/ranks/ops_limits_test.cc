@@ -112,7 +112,8 @@ TEST(OpsLimits, BuffersRefuseWhatTheyDoNotHave) {
   EXPECT_EQ(caught([&] { own.upload(nullptr, 4); }),
             "usage: device buffer: host memory: got null, expected 4 bytes");
   EXPECT_EQ(caught([&] { own.upload(&own, 4, SIZE_MAX); }),
-            "usage: device buffer: 4 bytes from byte 18446744073709551615 do not fit its 8 bytes");
+            "usage: device buffer: 4 bytes from byte 18446744073709551615 on exceed the buffer's 8 "
+            "bytes");
   EXPECT_EQ(caught([&] { DeviceBuffer(one[0], SIZE_MAX); }),
             "system: out of memory: could not allocate 18446744073709551615 bytes");
   const SymmetricBuffer there(std::move(shared));

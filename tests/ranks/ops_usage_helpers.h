@@ -299,8 +299,8 @@ inline const std::vector<BadCall> kBadGathers = {
     AG("out 1: got null data, expected a [6, 20] matrix", g.out[1].data = nullptr),
     AG("m: got -1, expected 0 to 1099511627776", a.m = -1),
     AG("m: got 1099511627777, expected 0 to 1099511627776", a.m = kHuge + 1),
-    AG("m 1099511627776 x n 32 x k 1099511627776: its staging would need more than 64 bits of "
-       "bytes",
+    AG("m 1099511627776 x n 32 x k 1099511627776: the staging would have more bytes than 64 bits "
+       "can count",
        a.m = a.a.cols = kHuge),
     AG("k: got 0, expected 1 to 1099511627776", a.a.cols = 0),
     AG("a: got data 1 bytes off, expected 16-byte alignment", move(a.a, 1)),
@@ -341,7 +341,7 @@ inline const std::vector<BadCall> kBadGathers = {
        a.activation = Activation{7}),
     AG("rows: got 2 entries, expected one per rank (3)", g.rows = {3, 3}),
     AG("rows: got a sum of 5, expected m 6", g.rows = {1, 2, 2}),
-    AG("rows: got an entry -1, expected 0 to what earlier entries leave of m 6",
+    AG("rows: got an entry -1, expected entries of at least 0 that add up to m 6",
        g.rows = {-1, 4, 3}),
     AG("a and out 0 overlap: pass two tensors", a.a.data = g.out[0].data, move(a.a, 64)),
     AG("out 0 and out 1 overlap: pass two tensors", g.out[1].data = g.out[0].data),
@@ -407,7 +407,8 @@ inline const std::vector<BadCall> kBadPlans = {
     AR("plan fused mesh push is not possible: chunk_rows is 9223372036854775807, must "
        "be at most 1099511627776",
        o.chunk_rows = std::numeric_limits<std::int64_t>::max()),
-    RS("straddle was not prepared: pass the plan's options to prepare", o.straddle = true),
+    RS("tiles that straddle were not prepared: pass the plan's options to prepare",
+       o.straddle = true),
 };
 
 }  // namespace tilelace::usage

@@ -295,9 +295,7 @@ TEST(OpsUsage, OptionsOutOfRangeAreRefused) {
       {2, {.link_bytes_per_s = -5}, "link bandwidth: got -5, expected 0 to 1e15 bytes/s"},
       {2, {.link_bytes_per_s = nan}, "link bandwidth: got nan, expected 0 to 1e15 bytes/s"},
       {2, {.link_latency_s = -1}, "link latency: got -1 s, expected 0 to 10"},
-      {2,
-       {.workers = 3, .max_workers = 2},
-       "workers: got 3, expected at most the budget max_workers 2"},
+      {2, {.workers = 3, .max_workers = 2}, "workers: got 3, expected at most max_workers, 2"},
       {2, {.workers = -1}, "workers: got -1, expected 0 to 1024"},
       {2, {.max_workers = -1}, "max_workers: got -1, expected 0 or more"},
   };
@@ -318,8 +316,8 @@ TEST(OpsUsage, ASubgroupComputesAndWrongListsAreRefused) {
     const auto own = std::to_string(r);
     EXPECT_EQ(refused({r, r}),
               "usage: subgroup: members: got rank " + own + " twice, expected each rank once");
-    EXPECT_EQ(refused({}), "usage: subgroup: members: none of the 0 is the own rank " + own +
-                               ": a rank makes the groups that it is in");
+    EXPECT_EQ(refused({}), "usage: subgroup: members: got 0 ranks without this rank " + own +
+                               ": only the ranks of a subgroup may make it");
     if (r == 1) return;
     auto pair = c.subgroup(std::vector<int>{2, 0});
     const int place = r == 2 ? 0 : 1;

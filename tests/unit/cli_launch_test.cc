@@ -89,10 +89,9 @@ TEST(CliLaunch, UnfinishedLinesArePrintedToo) {
 TEST(CliLaunch, AFailureEndsTheOthersAndIsTheExitCode) {
   Launch command(std::string(kTwoPids) + "[ $RANK = 1 ] && exit 7; wait");
   EXPECT_EQ(command.wait(20), 7);
-  EXPECT_NE(
-      command.err().find(
-          "tilelace: launch: rank 1 of 3 failed: exit status 7; the 2 still running were ended\n"),
-      std::string::npos)
+  EXPECT_NE(command.err().find(
+                "tilelace: launch: rank 1 of 3 failed: exit status 7; ended the 2 still running\n"),
+            std::string::npos)
       << command.err();
   EXPECT_TRUE(all_gone(command.lines(1))) << command.out();
 }

@@ -41,7 +41,7 @@ TEST(RowList, HasAJobALineAndSkipsWhatNoLineAsksFor) {
 TEST(RowList, AMistakeNamesItsLine) {
   EXPECT_EQ(mistake_of("\nag_gemm 8 8\n").rfind("--rows: rows.txt, line 2: got 3 words", 0), 0U);
   EXPECT_NE(mistake_of("ag_gemm 8 8 0").find("line 1: got \"0\""), std::string::npos);
-  EXPECT_NE(mistake_of("ag_gemm 8 8 1 x swiglu").find("swiglu with two weights of ag_gemm"),
+  EXPECT_NE(mistake_of("ag_gemm 8 8 1 x swiglu").find("swiglu for ag_gemm with two weights"),
             std::string::npos);
   EXPECT_NE(mistake_of("gemm_rs 8,8 8 1").find("n: got 2 values"), std::string::npos);
   EXPECT_NE(mistake_of("gemm_rs 8 6 1", 4).find("expected a multiple of --tp 4"),

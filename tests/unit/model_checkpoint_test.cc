@@ -63,7 +63,7 @@ TEST(ModelCheckpoint, bad_index) {
       {R"({"weight_map":{"a":"s.safetensors\u0000"}})",
        start + "tensor a, got file \"s.safetensors\\u0000\"" + plain},
       {R"({"weight_map":{"b":"s.safetensors"}})",
-       start + "tensor b is not in s.safetensors, where the index has it"},
+       start + "tensor b is not in s.safetensors, the file that the index names for it"},
       {R"({"weight_map":{"a":"t.safetensors"}})",
        "safetensors: cannot read DIR/t.safetensors: No such file or directory"},
       {"{\"weight_map\":",

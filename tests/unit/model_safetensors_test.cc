@@ -99,9 +99,9 @@ std::vector<BadHeader> bad_grammar() {
   const std::string missing = a + "a field missing, expected dtype, shape and data_offsets";
   const std::string once = ", expected dtype, shape and data_offsets, each once";
   return {
-      {"", 0, head + "another first byte, expected a JSON object"},
-      {" {}", 0, head + "another first byte, expected a JSON object"},
-      {"[]", 0, head + "another first byte, expected a JSON object"},
+      {"", 0, head + "a first byte other than '{', expected a JSON object"},
+      {" {}", 0, head + "a first byte other than '{', expected a JSON object"},
+      {"[]", 0, head + "a first byte other than '{', expected a JSON object"},
       {"{}x", 0, head + "a JSON syntax error at byte 3, expected a JSON object"},
       {"{", 0, head + "a JSON syntax error at byte 2, expected a JSON object"},
       {"{\"\xff\":1}", 0, head + "a JSON syntax error at byte 3, expected a JSON object"},
@@ -153,8 +153,8 @@ std::vector<BadHeader> bad_layout() {
        a + "data_offsets [0, 18446744073709551615], expected them ascending and at most 24"},
       {offsets("[0,20]"), 24, a + "20 bytes of data, expected 24 for its shape"},
       {offsets("[1,25]"), 25, a + "data from byte 1, expected from 0: no hole, no overlap"},
-      {offsets("[0,24]"), 25, "data, got 25 bytes, expected the 24 that its tensors take"},
-      {"{}", 1, "data, got 1 bytes, expected the 0 that its tensors take"},
+      {offsets("[0,24]"), 25, "data, got 25 bytes, expected 24, the size of all its tensors"},
+      {"{}", 1, "data, got 1 bytes, expected 0, the size of all its tensors"},
       {shape("[4294967296,4294967296]"), 24,
        a + "a shape of over 2^64 bits, expected a tensor that fits the file"},
       {shape("[0,9223372036854775807,9223372036854775807]"), 24,
@@ -162,9 +162,9 @@ std::vector<BadHeader> bad_layout() {
       {entry(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2,
        a + "12 bits, expected whole bytes"},
       {"{" + kEntry + b + "[28,32]}}", 32,
-       "tensor b, got data from byte 28, expected from 24: no hole, no overlap"},
+       "tensor b, got data that begins at byte 28, expected byte 24: no hole, no overlap"},
       {"{" + kEntry + b + "[20,24]}}", 24,
-       "tensor b, got data from byte 20, expected from 24: no hole, no overlap"},
+       "tensor b, got data that begins at byte 20, expected byte 24: no hole, no overlap"},
   };
 }
 

@@ -39,7 +39,7 @@ def _why_not(op: str, a: Tensor, weights: Sequence[Tensor], group_name: str, gat
     ranks = ops.ranks_of(group_name)
     for b in weights:
         if b.dim() != 2 or b.dtype != a.dtype or b.shape[0] != a.shape[-1]:
-            return (f"A: got {a.dtype} of k {a.shape[-1]} with a B {list(b.shape)} of {b.dtype}, "
+            return (f"A: got {a.dtype} of k {a.shape[-1]}, and B {list(b.shape)} of {b.dtype}, "
                     "expected B [k, n] of the same type")
         why = _fits.why_not(op, a.dtype, a.device, (b.shape[1], b.shape[0]), ranks)
         if why:
@@ -48,13 +48,13 @@ def _why_not(op: str, a: Tensor, weights: Sequence[Tensor], group_name: str, gat
     listed = [b.t() for b in weights]
     if why or not a.is_cuda or _fits.should_run(op, a, listed, group_name, return_gathered=gathered):
         return why
-    return "got a capture, expected a call of as many rows before it"
+    return "got a capture, expected an earlier call with this many rows"
 
 
 def _why_not_gather(op: str, a: Tensor, weights: Sequence[Tensor], dim: int, group_name: str, *,
                     return_A: bool = True) -> str:
     if a.is_cuda and dim in (a.dim() - 1, -1):
-        return f"gather_dim: got the last ({dim}), expected another"
+        return f"gather_dim: got the last dimension ({dim}), expected another one"
     return _why_not(op, a, weights, group_name, return_A)
 
 

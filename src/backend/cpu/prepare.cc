@@ -179,11 +179,11 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
 }
 
 void Engine::check_staging(const Problem& problem, const plan::SlotLayout& layout) const {
-  require(
-      layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
-      "{}: staging: the call needs {} + {} bytes ({}), {} + {} are prepared: prepare a larger m",
-      name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
-      slot_bytes_ - flag_bytes_);
+  require(layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
+          "{}: staging: the call needs {} bytes of flags and {} of data ({}), but {} and {} are "
+          "prepared: prepare a larger m",
+          name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
+          slot_bytes_ - flag_bytes_);
 }
 
 void Engine::check_tile(const Problem& problem, const Plan& plan) const {
@@ -194,7 +194,7 @@ void Engine::check_tile(const Problem& problem, const Plan& plan) const {
           plan.tile_n);
   const Index parked = plan.straddle ? 2 * plan::column_tiles(problem, plan.tile_n) : 0;
   require(parked <= static_cast<Index>(workers_[0].parked.size()),
-          "{}: straddle was not prepared: pass the plan's options to prepare", op);
+          "{}: tiles that straddle were not prepared: pass the plan's options to prepare", op);
 }
 
 }  // namespace tilelace::cpu

@@ -140,7 +140,7 @@ bool GpuBackend::owns(void* stream) const {
 }
 
 void GpuBackend::require_own_stream(std::string_view op, void* stream) const {
-  require(owns(stream), "{}: stream: it belongs to another device, expected one of device {}", op,
+  require(owns(stream), "{}: stream: got one of another device, expected one of device {}", op,
           device_);
 }
 

@@ -40,7 +40,7 @@ Region Arena::take(std::string_view what, std::size_t bytes) {
 
 void Arena::give_back(const Region& region) {
   const auto found = taken_.find(region.offset);
-  require(found != taken_.end(), "arena: region at {} given back, but none is taken there",
+  require(found != taken_.end(), "arena: got back a region at {}, expected one that is taken",
           region.offset);
   auto piece = free_.insert(taken_.extract(found)).position;
   const auto next = std::next(piece);

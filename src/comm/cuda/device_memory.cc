@@ -110,8 +110,10 @@ std::vector<Offer> exchange_offers(const Agreement& agreement, const Request& re
   std::vector<std::uint64_t> sizes;
   for (std::size_t r = 0; r < said.size(); ++r) {
     if (said[r].size() != sizeof(Offer))
-      raise(ErrorKind::peer, "{}: rank {} sent {} bytes of setup data, expected {}: another build?",
-            kOp, r, said[r].size(), sizeof(Offer));
+      raise(
+          ErrorKind::peer,
+          "{}: rank {} sent {} bytes of setup data, expected {}: all ranks must run the same build",
+          kOp, r, said[r].size(), sizeof(Offer));
     std::memcpy(&offers[r], said[r].data(), sizeof(Offer));
     sizes.push_back(offers[r].bytes);
   }

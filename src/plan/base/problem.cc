@@ -95,8 +95,8 @@ void check_extents(const Problem& p) {
            __builtin_mul_overflow(bytes, kMostStaged * p.ranks, &bytes);
   };
   require(!overflows(p.k) && !overflows(p.total_n()),
-          "{}: m {} x n {} x k {}: its staging would need more than 64 bits of bytes", op, p.m,
-          p.total_n(), p.k);
+          "{}: m {} x n {} x k {}: the staging would have more bytes than 64 bits can count", op,
+          p.m, p.total_n(), p.k);
 }
 
 void check_rows(const Problem& p) {
@@ -108,7 +108,7 @@ void check_rows(const Problem& p) {
   std::int64_t left = p.m;
   for (const auto r : p.rows) {
     require(r >= 0 && r <= left,
-            "{}: rows: got an entry {}, expected 0 to what earlier entries leave of m {}", op, r,
+            "{}: rows: got an entry {}, expected entries of at least 0 that add up to m {}", op, r,
             p.m);
     left -= r;
   }

@@ -84,7 +84,7 @@ TEST_F(ArenaTest, GivingBackTwiceIsAUsageError) {
   const Region region = arena.take("slot", 256);
   arena.give_back(region);
   EXPECT_EQ(error_of([&] { arena.give_back(region); }),
-            "arena: region at 0 given back, but none is taken there");
+            "arena: got back a region at 0, expected one that is taken");
 }
 
 TEST_F(ArenaTest, LastBytesOfAnUnevenMemoryAreUsable) {

@@ -118,7 +118,7 @@ def shapes_may_be_others(w):
     found, _, lines, _ = graph_of(lambda x, a: (of_transformers(summed(x, w), a),), x, weight,
                                   dynamic=True)
     # A tensor, then; before torch 2.15 n is no number, too, and said first.
-    assert found == 0 and ("eps is no constant" in lines[0] or "columns, expected" in lines[0]), lines
+    assert found == 0 and ("eps is not a constant" in lines[0] or "columns, expected" in lines[0]), lines
     torch._dynamo.mark_dynamic(x, 0)
     expect_norm(w, lambda x, a: (of_transformers(summed(x, w), a),), x, weight)
 
@@ -154,8 +154,8 @@ def what_is_no_such_norm_stays(w):
         return (summed(x, w) + r,)
 
     for fn, why in ((no_weight, "no weight"), (wide_weight, "its norm has no weight"),
-                    (two_sums, "no norm follows"), (root_is_wanted, "is no RMSNorm, or has other"),
-                    (other_dimension, "is no RMSNorm"), (average, "it is no sum"),
+                    (two_sums, "no norm follows"), (root_is_wanted, "is not RMSNorm, or has other"),
+                    (other_dimension, "is not RMSNorm"), (average, "it is not a sum"),
                     (no_norm, "it does not follow a product of its own; no norm follows it")):
         found, targets, lines, _results = graph_of(fn, x, residual, weight)
         assert found == 0 and OPS.all_reduce_norm.default not in targets, (fn.__name__, targets)

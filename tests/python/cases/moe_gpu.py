@@ -123,7 +123,7 @@ def gpus_tell_of_routings_that_disagree(w):
     layer = Layer(w, dtype=torch.bfloat16, replicated=True)
     kept = layer.ids.clone()
     for spoil, text in (((layer.ids[0, 0] + 1) % 5, "moe_ar: rank "),
-                        (torch.tensor(5), "moe_ar: ids: rank 1 has one that names no expert")):
+                        (torch.tensor(5), "moe_ar: ids: rank 1 has an id that names no expert")):
         if w.rank == 1:
             layer.ids[0, 0] = spoil
         layer.second(*layer.first(), False)
@@ -135,5 +135,5 @@ def gpus_tell_of_routings_that_disagree(w):
     local = Layer(w, dtype=torch.bfloat16)
     local.ids[0, 0] = 7  # on every rank
     local.second(*local.first(), True)
-    expect_raises("usage", f"moe_rs: ids: rank {w.rank} has one that names no expert", w.synchronize)
+    expect_raises("usage", f"moe_rs: ids: rank {w.rank} has an id that names no expert", w.synchronize)
     tilelace.recover(w.group)

@@ -68,8 +68,8 @@ void require_call(const Call& c, const RankCalls& calls) {
 void require_captured_exchanges(cudaStream_t stream) {
   const auto set = env::launch_variable("NCCL_GRAPH_REGISTER");
   require(set == "0" || capture_of(stream) == 0,
-          "ag_gemm: capture of transport nccl: got NCCL_GRAPH_REGISTER {}, expected 0 since the "
-          "start of the process (docs/decisions/0012)",
+          "ag_gemm: capture of transport nccl: got NCCL_GRAPH_REGISTER {}, expected 0 from the "
+          "start of the process on (docs/decisions/0012)",
           set.value_or("unset"));
 }
 

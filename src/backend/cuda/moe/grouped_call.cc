@@ -32,7 +32,8 @@ void check_call(const GroupedGemm& g) {
           grain);
   require(g.k > 0 && g.k % 8 == 0, "grouped_gemm: k: got {}, expected a multiple of 8", g.k);
   require(g.rows >= 0 && g.rows <= kMostInt && g.n <= kMostInt / g.experts && g.k <= kMostInt,
-          "grouped_gemm: rows {}, n {}, k {}: expected each, and experts x n, at most 2^31 - 1",
+          "grouped_gemm: got rows {}, n {}, k {}, expected each of them, and experts x n, to be at "
+          "most 2^31 - 1",
           g.rows, g.n, g.k);
   require(g.activation != Activation::swiglu && (!gated || g.activation == Activation::none),
           "grouped_gemm: activation: got {}, expected none if gated, else any but swiglu",
@@ -98,7 +99,7 @@ GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling) {
 
 GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
   const GroupedEntry entry = grouped_entry(g.dtype, g.gating != Gating::one, tiling);
-  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected one that is on GPUs",
+  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected a type of GPUs",
           name_of(g.dtype));
   return entry;
 }

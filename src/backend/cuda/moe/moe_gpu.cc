@@ -20,7 +20,7 @@ void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t co
   require(columns > 0 && columns % 8 == 0, "{}: columns: got {}, expected a multiple of 8", name,
           columns);
   require(with_element(dtype, [](auto) { return true; }),
-          "{}: dtype: got {}, expected one that is on GPUs", name, name_of(dtype));
+          "{}: dtype: got {}, expected a type of GPUs", name, name_of(dtype));
   for (const void* p : tensors) {
     require(p != nullptr || map.m == 0, "{}: map or rows: got null, expected GPU memory", name);
     require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,

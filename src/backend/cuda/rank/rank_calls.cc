@@ -133,8 +133,8 @@ plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
   const plan::GemmPlan plan = plan::beside_others(gemm, multiprocessors_ - 2 * left);
   const int taken = plan::taken_places(plan.workers * cluster, cluster);
   require(plan.workers > 0 && taken <= plan.share,
-          "gemm: tile {} on a share of the device: got {} CTAs on {} multiprocessors, expected at "
-          "most {} multiprocessors",
+          "gemm: tile {} on a share of the device: got {} CTAs, which need {} multiprocessors, "
+          "expected at most {}",
           gemm.tile.name, plan.workers * cluster, taken, plan.share);
   return plan;
 }

@@ -72,9 +72,9 @@ bool has_wrong_ids(std::uint64_t hash) { return hash == kWrongIdsHash || hash ==
 
 Error disagreement(const WaitRecord& r, std::string_view op, int rank) {
   if (has_wrong_ids(r.have) || has_wrong_ids(r.want))
-    return {ErrorKind::usage,
-            fmt::format("{}: ids: rank {} has one that names no expert: expected -1 or an expert",
-                        op, has_wrong_ids(r.want) ? rank : r.place.peer)};
+    return {ErrorKind::usage, fmt::format("{}: ids: rank {} has an id that names no expert, "
+                                          "expected -1 or the number of an expert",
+                                          op, has_wrong_ids(r.want) ? rank : r.place.peer)};
   if (is_call(r.have) && is_call(r.want))
     return {
         ErrorKind::usage,

@@ -27,8 +27,8 @@ void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& ca
   const Problem& p = call.problem;
   const GemmKernel& kernel = given.of;
   require(gemm.split_tiles == 0 || (row_of(p.op).shares && gemm.rounds == 2 && gemm.tile.pingpong),
-          "{}: plan {}: k-steps can be shared only by gemm_ar in two rounds", name_of(p.op),
-          plan::describe(gemm));
+          "{}: plan {}: only gemm_ar in two rounds can have tiles with shared k-steps",
+          name_of(p.op), plan::describe(gemm));
   GemmTensors tensors = call.product_into(call.out());
   tensors.bias = call.bias();
   tensors.activation = p.activation;
