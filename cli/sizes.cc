@@ -50,8 +50,8 @@ std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view te
   for (const auto& part : split_list(what, text)) {
     sizes.push_back(parse_number(what, part, 0, kMaxRows));
   }
-  require(sizes.size() <= kMaxSizes, "{}: got {} sizes, at most {} are possible", what,
-          sizes.size(), kMaxSizes);
+  require(sizes.size() <= kMaxSizes, "{}: got {} sizes, expected at most {}", what, sizes.size(),
+          kMaxSizes);
   return sizes;
 }
 

@@ -110,7 +110,7 @@ std::vector<std::int64_t> parse_byte_sizes(std::string_view what, std::string_vi
   if (text.find(':') != std::string_view::npos) return range_of_bytes(what, text);
   std::vector<std::int64_t> sizes;
   for (const std::string& part : split_list(what, text)) sizes.push_back(parse_bytes(what, part));
-  require(sizes.size() <= kMostByteSizes, "{}: got {} sizes, at most {} are possible", what,
+  require(sizes.size() <= kMostByteSizes, "{}: got {} sizes, expected at most {}", what,
           sizes.size(), kMostByteSizes);
   return sizes;
 }

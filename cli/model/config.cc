@@ -138,7 +138,7 @@ ModelConfig read_config(const std::filesystem::path& file) {
   read_biases(c, fields);
   c.activation = fields.word(family.activation, family.default_activation, kActivations);
   if (c.gated && c.activation != Activation::silu)
-    fields.fail(family.activation, "silu (or swish): the one gate that swiglu has");
+    fields.fail(family.activation, "silu (or swish), the only gate of swiglu");
   c.dtype = fields.dtype();
   return c;
 }

@@ -73,7 +73,7 @@ def _wrong_tensor(operands: Operands) -> str:
                 return f"{name}: got a tensor of layout {t.layout}, expected torch.strided"
             device = device or t.device.type
             if t.device.type != device:
-                return f"{name}: got a tensor on {t.device}, expected one on {device}, as x"
+                return f"{name}: got a tensor on {t.device}, expected one on {device}, like x"
     if device not in ("cpu", "cuda"):
         return f"x: got a tensor on {device}, expected one on cpu or cuda"
     return ""

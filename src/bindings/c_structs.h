@@ -92,8 +92,8 @@ T known(const T& given, const char* call, const char* what) {
     const bool zeros =
         std::all_of(begin + sizeof(T), begin + bytes, [](unsigned char b) { return b == 0; });
     require(zeros,
-            "{}: {}: struct_size: got {}, with values after the {} bytes that API version {} "
-            "knows: fields that this library does not know must be 0",
+            "{}: {}: struct_size: got {}, and values after the {} bytes that API version {} knows: "
+            "set fields that this library does not know to 0",
             call, what, bytes, sizeof(T), TILELACE_API_VERSION);
   }
   T all{};

@@ -108,7 +108,7 @@ namespace {
 std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   if (s.lag < 0) return "lag must not be negative";
   if (s.by_columns && (s.lag == 0 || s.blocks != 1 || s.cols % ranks != 0))
-    return "by_columns needs lag, one block, and cols that the ranks divide";
+    return "by_columns needs lag, one block, and cols that are a multiple of the ranks";
   if (s.lag == 0) return std::nullopt;
   if (!row_of(s.op).shares || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
     return "lag is for fused gemm_ar over the mesh, through slots";
@@ -131,7 +131,7 @@ std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
   if (w.weights.size() > static_cast<std::size_t>(schedule::kMaxSections) ||
       *std::min_element(w.weights.begin(), w.weights.end()) < 1 ||
       std::accumulate(w.weights.begin(), w.weights.end(), Index{0}) != s.cols)
-    return "weights must be at most 8 numbers from 1 on that add to cols";
+    return "weights must be at most 8 positive numbers that add up to cols";
   return std::nullopt;
 }
 
@@ -169,7 +169,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
     if (row_of(s.op).shares) return "gemm_ar takes no rows";
     if (s.rows.size() != static_cast<std::size_t>(ranks)) return "rows must list every rank";
     if (*std::min_element(s.rows.begin(), s.rows.end()) < 0) return "rows must not be negative";
-    if (std::accumulate(s.rows.begin(), s.rows.end(), Index{0}) != s.m) return "rows must add to m";
+    if (std::accumulate(s.rows.begin(), s.rows.end(), Index{0}) != s.m)
+      return "rows must add up to m";
   }
   if (s.route == RouteKind::two_level && (s.local < 1 || ranks % s.local != 0)) {
     return "local must divide ranks";

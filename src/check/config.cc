@@ -27,7 +27,7 @@ std::optional<std::string> legal(const CheckConfig& c) {
       return "a collective's workers must be at most the rank's";
     if (auto reason = legal(call, c.ranks)) return reason;
     if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
-      return fmt::format("{} needs {} actors resident", name_of(call),
+      return fmt::format("{} needs {} actors that run at the same time", name_of(call),
                          min_resident(call, c.workers));
     }
   }

@@ -32,7 +32,7 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
   if (*std::min_element(s.units.begin(), s.units.end()) < 0) return "units must not be negative";
   if (s.workers < 1 || s.chunk < 1) return "workers and chunk must be at least 1";
   if (s.shots != 1 && (s.shots != 2 || !row_of(s.collective).shares))
-    return "shots are 1 or, for all_reduce, 2";
+    return "shots must be 1 or, for all_reduce, 2";
   const bool even = std::count(s.units.begin(), s.units.end(), s.units.front()) ==
                     static_cast<std::ptrdiff_t>(s.units.size());
   const bool one_shot = row_of(s.collective).shares && s.shots == 1;

@@ -204,8 +204,8 @@ double LayerTime::total_us() const { return std::accumulate(us.begin(), us.end()
 
 void check_experts(const MachineModel& m, const MoeLayer& l, int ranks) {
   require(architecture_of_machine(m).has_value(),
-          "simulate: --machine: got {} ({}), expected one of {}: mixtures of experts have kernels "
-          "for no other",
+          "simulate: --machine: got {} ({}), expected one of {}: only these have kernels for "
+          "mixtures of experts",
           m.name, m.device, devices_with_kernels());
   require(ranks >= 1 && ranks <= static_cast<int>(m.ranks_per_node),
           "simulate: --tp: got {} ranks, expected at most {} on {}", ranks, m.ranks_per_node,

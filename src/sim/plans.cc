@@ -105,7 +105,7 @@ std::string illegal(const Call& call, const Plan& plan) {
   }
   if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "straddle needs route mesh";
   if (mesh && call.local < call.problem.ranks)
-    return "between nodes the route is two_level or ring";
+    return "between nodes the route must be two_level or ring";
   return {};
 }
 

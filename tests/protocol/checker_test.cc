@@ -200,7 +200,7 @@ TEST(Checker, LimitsOfSpecsAreNamed) {
   c.ranks = 2;
   c.workers = 3;
   c.resident = 3;
-  EXPECT_EQ(legal(c), "gemm_rs needs 4 actors resident");
+  EXPECT_EQ(legal(c), "gemm_rs needs 4 actors that run at the same time");
 }
 
 TEST(Checker, CopyAndOneWorkerAreEnoughForAgGemm) {
@@ -283,7 +283,7 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   EXPECT_EQ(legal(s, 2), "across and weights are for whole walks");
   s.transport = Transport::store;
   s.walk = {.whole = true, .weights = {2}};
-  EXPECT_EQ(legal(s, 2), "weights must be at most 8 numbers from 1 on that add to cols");
+  EXPECT_EQ(legal(s, 2), "weights must be at most 8 positive numbers that add up to cols");
   s.walk = {.apart = 1};
   EXPECT_EQ(legal(s, 9),
             "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle");

@@ -181,7 +181,7 @@ TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
             "units must be one number, one per rank or, for all_to_all, one per pair of ranks");
   s = gather(1);
   s.shots = 2;
-  EXPECT_EQ(legal(s, 2), "shots are 1 or, for all_reduce, 2");
+  EXPECT_EQ(legal(s, 2), "shots must be 1 or, for all_reduce, 2");
   s = gather(1);
   s.direct = s.lines = true;
   EXPECT_EQ(legal(s, 2),

@@ -52,7 +52,7 @@ TEST(DataFiles, AreLookedForBesideACarriedCommand) {
 
 TEST(DataFiles, NoneAnywhereNamesThePlaces) {
   const std::string text = model::known_names("no-such-folder");
-  EXPECT_NE(text.find("none at /"), std::string::npos) << text;
+  EXPECT_NE(text.find("no such folder at /"), std::string::npos) << text;
   EXPECT_NE(text.find("/bin/no-such-folder, "), std::string::npos) << text;
   EXPECT_NE(text.find("TILELACE_DATA"), std::string::npos) << text;
   EXPECT_EQ(model::known_names("machines").rfind("one of a100-nvlink-x8, ", 0), 0U);

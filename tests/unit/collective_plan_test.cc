@@ -111,10 +111,12 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
        "all_reduce: out: got data 4 bytes off alignment, expected it aligned to its elements of 8 "
        "bytes"},
       {kReduce, [](auto& a) { a.args.out = memory + 16; },
-       "all_reduce: in and out overlap: pass separate tensors, or one as the rank's part of the "
+       "all_reduce: in and out overlap: pass separate tensors, or make one of them the rank's part "
+       "of the "
        "other"},
       {kGather, [](auto& a) { a.args.out = memory; },
-       "all_gather: in and out overlap: pass separate tensors, or one as the rank's part of the "
+       "all_gather: in and out overlap: pass separate tensors, or make one of them the rank's part "
+       "of the "
        "other"},
       {kAll, [](auto& a) { a.args.out = memory; },
        "all_to_all: in and out overlap: pass separate tensors"},

@@ -149,7 +149,7 @@ std::vector<BadConfig> bad_fields() {
        kField + "hidden_act, got \"relu\", expected one of gelu, gelu_new, gelu_fast, "
                 "gelu_pytorch_tanh, silu, swish"},
       {with("hidden_act", "\"gelu\""),
-       kField + "hidden_act, got \"gelu\", expected silu (or swish): the one gate that swiglu has"},
+       kField + "hidden_act, got \"gelu\", expected silu (or swish), the only gate of swiglu"},
       {with("torch_dtype", "\"float64\""),
        kField + "torch_dtype, got \"float64\", expected one of bfloat16, float16, float32"},
       {with("dtype", "16"), kField + "dtype, got 16, expected one of bfloat16, float16, float32"},

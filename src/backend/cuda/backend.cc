@@ -27,9 +27,10 @@ cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream);
 
 Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& options) {
   const auto architecture = architecture_of(c.compute_major, c.compute_minor);
-  require(architecture.has_value(),
-          "communicator: device {}: got {} (sm_{}{}), expected {}, which the kernels are built for",
-          c.device, c.name, c.compute_major, c.compute_minor, devices_with_kernels());
+  require(
+      architecture.has_value(),
+      "communicator: device {}: got {} (sm_{}{}), expected {}, for which this build has kernels",
+      c.device, c.name, c.compute_major, c.compute_minor, devices_with_kernels());
   const int budget = options.max_workers > 0 ? options.max_workers : c.sm_count;
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
   machine.architecture = *architecture;

@@ -15,7 +15,7 @@ std::string cuda_missing() {
     if (count == 0) return "no device that this process sees";
     const comm::Capabilities c = comm::query_capabilities(0);
     if (has_kernels(c.compute_major, c.compute_minor)) return {};
-    return fmt::format("{} is sm_{}{}, the kernels are built for {}", c.name, c.compute_major,
+    return fmt::format("{} is sm_{}{}, but this build has kernels for {}", c.name, c.compute_major,
                        c.compute_minor, devices_with_kernels());
   } catch (const Error& e) {
     return e.what();

@@ -182,7 +182,7 @@ void require_place(std::string_view op, const std::string& name, const Tensor& t
   require_tensor(op, name, t);
   if (device == Device::cuda ? t.is_cuda() : t.is_cpu()) return;
   const std::string where = t.is_cuda() ? "cuda" : t.is_cpu() ? "cpu" : "another device";
-  wrong(op, name, "a tensor on " + where, "one on " + std::string(name_of(device)) + ", as x");
+  wrong(op, name, "a tensor on " + where, "one on " + std::string(name_of(device)) + ", like x");
 }
 
 Activation activation_of(std::string_view op, const std::string& name) {

@@ -89,7 +89,9 @@ void check_apart(std::string_view name, const CollectiveCall& c, const Collectiv
                         in + static_cast<std::uintptr_t>(c.sends[own].at) ==
                             out + static_cast<std::uintptr_t>(c.takes[own].at);
   require(in_place, "{}: in and out overlap: pass separate tensors{}", name,
-          c.collective == Collective::all_to_all ? "" : ", or one as the rank's part of the other");
+          c.collective == Collective::all_to_all
+              ? ""
+              : ", or make one of them the rank's part of the other");
 }
 
 }  // namespace

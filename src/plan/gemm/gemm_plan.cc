@@ -157,7 +157,7 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
   const std::span<const GemmTile> tiles = plans_of(machine.architecture).tiles;
   const auto fits = [&](const GemmTile& t) { return !p.gated || can_gate(t); };
   require(std::any_of(tiles.begin(), tiles.end(), fits),
-          "gemm: no tile of {} makes gate and up at once",
+          "gemm: {} has no tile that computes gate and up at once",
           name_of_architecture(machine.architecture));
   TileCandidates candidates(p, machine);
   for (const GemmTile& t : tiles)

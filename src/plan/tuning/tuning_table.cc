@@ -100,7 +100,7 @@ void read_rows(const json& rows, TuningTable& table) {
     auto tuned = row_of_fields(row, table);
     if (!tuned) continue;
     require(seen.insert(tuned->problem).second,
-            "{}: got {} a second time: each problem has one row", row.where(),
+            "{}: got a second row for {}, expected one row per problem", row.where(),
             fmt::streamed(tuned->problem));
     table.rows.push_back(std::move(*tuned));
   }

@@ -263,8 +263,8 @@ void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t 
   const GemmKernel& kernel = kernel_of(c.plan.gemm, c.problem.dtype);
   const bool gated = c.problem.activation == Activation::swiglu;
   const void* const function = kernel.of(gated ? GemmUse::gated_ag_gemm : GemmUse::ag_gemm);
-  require(function != nullptr, "ag_gemm: tile {} has no kernel that waits for rows{}",
-          kernel.tile.name, gated ? " of gate and up" : "");
+  require(function != nullptr, "ag_gemm: tile {} has no kernel of ag_gemm{}", kernel.tile.name,
+          gated ? " for gate and up" : "");
   for (const Launch& launch : launches_of(c)) {
     AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
     const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);

@@ -43,7 +43,7 @@ int device_of(std::string_view op, const void* memory) {
   const cudaError_t status = cudaPointerGetAttributes(&at, memory);
   cudaGetLastError();
   require(status == cudaSuccess && at.type == cudaMemoryTypeDevice,
-          "{}: begins: got memory that is not a GPU's, expected memory of a GPU", op);
+          "{}: begins: got memory that is not on a GPU, expected memory of a GPU", op);
   return at.device;
 }
 
