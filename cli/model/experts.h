@@ -29,7 +29,7 @@ struct ExpertsConfig {
 /// cannot be read, is not JSON, is of an unknown family, or has impossible sizes.
 ExpertsConfig read_experts(const std::filesystem::path& file);
 
-/// Whether the config of this name of known_mixtures(), file or folder is of a family of mixtures.
+/// Whether a name of known_mixtures(), a file or a folder gives the config of a mixture of experts.
 bool is_mixture(const std::string& name_or_path);
 
 /// The config that a user means by a name of known_mixtures(), a file, or a folder with a

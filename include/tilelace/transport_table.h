@@ -38,7 +38,7 @@ struct TransportRow {
   /// Whether the owner's memory adds values in the order of arrival. If so, the last bits of sums
   /// differ from run to run.
   [[nodiscard]] constexpr bool by_memory() const { return carrier == Carrier::memory; }
-  /// Whether the transport itself adds: then it is for sums only, and they are not in rank order.
+  /// Whether the transport itself adds. If so, it is only for sums, and not in rank order.
   [[nodiscard]] constexpr bool adds() const { return by_memory() || needs_multicast(); }
 };
 

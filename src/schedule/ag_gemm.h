@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether its tiles are those of GatherOrder (gather_tiles.h). Not so if straddling tiles come
-  /// last, as in no kernel, nor for a gather alone, without tiles.
+  /// Whether its tiles are those of GatherOrder (gather_tiles.h). False if straddling tiles come
+  /// last, which no kernel does, and for a gather without a product.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {

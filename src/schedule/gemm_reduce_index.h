@@ -141,8 +141,8 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). Not so for an all-reduce, whose
-  /// shards take turns in blocks, nor if straddling tiles come first: no kernel does either.
+  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). False for an all-reduce, whose
+  /// shards take turns in blocks, and if straddling tiles come first: no kernel does either.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
   /// Whether its flags, with transport `store`, are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {

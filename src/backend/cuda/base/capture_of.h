@@ -8,7 +8,7 @@ namespace tilelace::cuda {
 /// capture), system.
 unsigned long long capture_of(cudaStream_t stream);
 
-/// Whether a capture of another stream forbids to enqueue on this stream. Error: system.
+/// Whether a capture of another stream forbids enqueueing on this stream. Error: system.
 bool is_kept_by_capture(cudaStream_t stream);
 
 /// While it lives, this thread may query streams during captures of other streams.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks that ops share in which peers' terms are added to own tiles.
+// Hooks shared by ops that add peers' terms to their own tiles.
 #pragma once
 #include "backend/cuda/kernels/peer_sums.h"
 #include "backend/cuda/kernels/plain_hooks.h"

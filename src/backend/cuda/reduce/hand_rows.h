@@ -13,7 +13,7 @@ struct HandSum : SumRows {
   /// Offset of arriving data. Ring: partials [m, n]. Copies: own rows of the partial of rank (rank
   /// + i) % ranks at (i - 1) * pitch, for i = 1 .. ranks - 1.
   std::size_t incoming = 0;
-  std::size_t pitch = 0;  ///< bytes
+  std::size_t pitch = 0;  ///< bytes from one partial to the next (copies)
 };
 
 /// Enters the call, waits until all ranks have, hands on and adds partials, counts the call.
