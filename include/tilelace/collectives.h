@@ -74,7 +74,9 @@ std::string_view name_of(Reduction);
 ///   all_to_all      size of each rank's share of `in` [sum of counts]; out [sum of takes], by rank
 /// In an all_to_all, rank b must take as many elements from a as a sends to b. A count may be 0. In
 /// place: all_reduce with out == in; all_gather with `in`, and reduce_scatter with `out`, at its
-/// place in the larger tensor. Otherwise in and out must not overlap.
+/// place in the larger tensor. Otherwise in and out must not overlap. GPU ranks: a tensor in a
+/// SymmetricBuffer must be at the same place of it on every rank, else calls that go directly end
+/// in a usage error (docs/collectives.md).
 struct CollectiveArgs {
   const void* in = nullptr;                   ///< aligned to an element; to 16 bytes it is faster
   void* out = nullptr;                        ///< the same
