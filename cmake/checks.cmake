@@ -22,7 +22,7 @@ if(Python3_FOUND AND NOT TILELACE_SANITIZE)
            ${PROJECT_SOURCE_DIR}/tools/check_words_test.py)
   add_test(NAME tools.tables COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/write_tables.py --check)
   add_test(NAME tools.idea COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tools/draw_idea.py --check)
-  foreach(tool build_wheels check_records collectives_table plan_regret peer_summary release row_list run_docs sample_texts tuned_choices write_tables)
+  foreach(tool build_wheels check_records coverage collectives_table plan_regret peer_summary release row_list run_docs sample_texts tuned_choices write_tables)
     add_test(NAME tools.${tool} COMMAND Python3::Interpreter
              ${PROJECT_SOURCE_DIR}/tools/${tool}_test.py)
   endforeach()

@@ -24,6 +24,7 @@ part_cpu() {
   stage "cpu: headers compile alone" cmake --build --preset cpu --target check_headers
   stage "cpu: tidy, all files" tools/check_tidy.sh build/cpu
   stage "cpu: clang, without tests" clang_build
+  stage "cpu: fuzz, readers of files" tools/fuzz --seconds 60 --seed "$seed"
   local toy
   for toy in "${toys[@]}"; do stage "cpu: a toy $toy" python3 "tests/doors/toy_$toy.py"; done
   stage "cpu: tests" more ctest --preset cpu -j2
@@ -41,6 +42,8 @@ part_sanitizers() {
     stage "$sanitizer: build" build $sanitizer
     stage "$sanitizer: tests" more ctest --preset $sanitizer -j2 -LE release_only -E 'ProtocolSweep.*/[02-9]$'
   done
+  stage "coverage" tools/coverage
+  tail -1 .cache/stage.log
 }
 
 part_cuda() {
