@@ -215,7 +215,7 @@ TEST_F(DrivenPeer, OutOfStepIsAUsageError) {
 TEST_F(DrivenPeer, ShortOfferAndMissingEndAreErrors) {
   finish();
   send_raw(raw_.get(), frame_bytes(header_of(FrameType::allocate, 3, 2), "xx"));
-  EXPECT_TRUE(catch_error([&] { group_->allocate(1, 5); }).says("has 2 bytes, expected at least"));
+  EXPECT_TRUE(catch_error([&] { group_->allocate(1, 5); }).says("sent 2 bytes about its memory"));
 }
 
 TEST_F(DrivenPeer, SubgroupWithoutASocketIsAnError) {

@@ -376,8 +376,8 @@ inline const std::vector<BadCall> kBadReductions = {
        a.residual.data = nullptr),
     AR("activation with a residual: got silu, expected none", a.residual = r.out0.view(),
        a.activation = Activation::silu),
-    RS("staging: the call needs 384 + 384000 bytes (flags 4*84 + (outgoing m 3000 + "
-       "incoming 3000) * row 64), 768 + 3328 are prepared: prepare a larger m",
+    RS("staging: the call needs 384 bytes of flags and 384000 of data (flags 4*84 + (outgoing m "
+       "3000 + incoming 3000) * row 64), but 768 and 3328 are prepared: prepare a larger m",
        a.m = 3000, a.x = dense(nowhere(0), DType::fp32, 3000, kK),
        a.out = dense(nowhere(1), DType::fp32, 1000, kN0)),
 };
