@@ -91,7 +91,7 @@ def reductions_without_a_product_of_their_own(w):
     expect_fused(w, product_used_twice, (x,), [], REDUCE, ["other users"])
     expect_fused(w, sum_of_products, (x,), [], REDUCE, ["product of its own"])
     expect_fused(w, strides_taken, (z,), [], SCATTER, ["as_strided"])
-    expect_fused(w, largest, (x,), [], REDUCE, ["takes the max"])
+    expect_fused(w, largest, (x,), [], REDUCE, ["reduces by max"])
     expect_fused(w, last_dimension, (x,), [], SCATTER, ["last dimension"])
     expect_fused(w, other_order, (z,), [], SCATTER, ["product of its own"])
     expect_fused(w, doubles, (x,), [], REDUCE, ["float64"])

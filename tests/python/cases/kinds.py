@@ -294,7 +294,7 @@ def what_the_ops_do_not_take_is_left_and_said_once(w):
 def a_layer_made_from_another_takes_plain_ones_alone(w):
     """tilelace.nn's from_linear makes a new layer: what it would lose is an error."""
     for wrong, text in (
-        (Lora(8, 8), "own (Lora)"), (patched(8, 8), "overrides forward"),
+        (Lora(8, 8), "own (Lora)"), (patched(8, 8), "a forward of its own"),
         (parametrized(8, 8), "parametrizations"), (looked_at(8, 8), "hooks"),
         (quantised(8, 8), "Scaled"),
     ):
