@@ -152,7 +152,7 @@ std::vector<BadHeader> bad_layout() {
       {offsets("[0,18446744073709551615]"), 24,
        a + "data_offsets [0, 18446744073709551615], expected them ascending and at most 24"},
       {offsets("[0,20]"), 24, a + "20 bytes of data, expected 24 for its shape"},
-      {offsets("[1,25]"), 25, a + "data from byte 1, expected from 0: no hole, no overlap"},
+      {offsets("[1,25]"), 25, a + "data that begins at byte 1, expected byte 0: no hole, no overlap"},
       {offsets("[0,24]"), 25, "data, got 25 bytes, expected 24, the size of all its tensors"},
       {"{}", 1, "data, got 1 bytes, expected 0, the size of all its tensors"},
       {shape("[4294967296,4294967296]"), 24,

@@ -114,7 +114,7 @@ std::vector<Damage> damages() {
       {"rows an object", [](json& a) { a["rows"] = json::object(); }, "rows: got object"},
       {"a row a number", [](json& a) { a["rows"][1] = 4; }, "row 1: got number"},
       {"a row null", [](json& a) { a["rows"][1] = nullptr; }, "row 1: got null"},
-      {"a row twice", [](json& a) { a["rows"][1] = a["rows"][0]; }, "a second time"},
+      {"a row twice", [](json& a) { a["rows"][1] = a["rows"][0]; }, "got a second row"},
       {"no op", [=](json& a) { row(a).erase("op"); }, "row 0: op is missing"},
       {"no dtype", [=](json& a) { row(a).erase("dtype"); }, "row 0: dtype is missing"},
       {"no ranks", [=](json& a) { row(a).erase("ranks"); }, "row 0: ranks is missing"},
