@@ -10,8 +10,8 @@ namespace tilelace::cli {
 
 struct Column {
   std::string title;
-  int width = 0;      ///< in characters; in characters; in characters; at least the title's
-  bool left = false;  ///< aligned left: aligned left: aligned left: text, not a figure
+  int width = 0;      ///< in characters; at least the title's
+  bool left = false;  ///< aligned left: text, not a figure
   int spare = 0;      ///< 0: always shown; else columns with the highest number are left out first
   std::string legend = {};  ///< a sentence; may be empty
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "moe/layer_record.h"
 
+#include "commit.h"
 #include "machine.h"
 #include "row.h"
 
@@ -20,7 +21,7 @@ Json layer_json(const MoeWork& work, const std::string& op, std::int64_t m) {
   r["top_k"] = l.top_k;
   r["activation"] = row_of(l.activation).name;
   r["dtype"] = name_of(l.dtype);
-  r["commit"] = TILELACE_COMMIT;
+  r["commit"] = built_commit();
   r["time"] = utc_now();
   return r;
 }
