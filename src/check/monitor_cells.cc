@@ -66,17 +66,14 @@ void Monitor::on_access(int a, const Access& access) {
     add(FindingKind::misplaced, text(a, access, access.rows));
     return;
   }
-  if (in_slot(access.region)) {
+  if (in_slot(access.region))
     use_slot(a, access.owner, &access);
-  } else if (!access.write) {
+  else if (!access.write)
     read_result(a, access);
-    if (access.owner != rank_of(a) && !actor(a).admitted)
-      add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
-                                                 text(a, access, access.rows)));
-  } else if (!actor(a).admitted) {
+  const bool of_users = !in_slot(access.region) && (access.write || access.owner != rank_of(a));
+  if (of_users && !actor(a).admitted)
     add(FindingKind::early_result, fmt::format("{} before all peers are known to be in the call",
                                                text(a, access, access.rows)));
-  }
   if (access.region == Region::in) return;  // nobody writes it
   const Index cols = state.plan->cols(access.region);
   auto& cells = actor(a).state->cells[static_cast<std::size_t>(access.owner * kRegions) +
