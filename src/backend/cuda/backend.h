@@ -90,7 +90,7 @@ class GpuBackend : public Backend {
   /// stream gets to the call.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
   /// Where peers can reach a result, if it is in a SymmetricBuffer.
-  [[nodiscard]] ReachableOut reachable(const TensorView& out) const;
+  [[nodiscard]] ReachableTensor reachable(const TensorView& out) const;
 
   comm::Group& group_;
   CommunicatorOptions options_;

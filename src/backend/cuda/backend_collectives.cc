@@ -47,11 +47,11 @@ GpuBackend::CheckedCollective GpuBackend::checked(Collective collective, const C
   require_on_device(name, "in", in, device_);
   const TensorView out = row_of_bytes(args.out, c.call.takes);
   require_on_device(name, "out", out, device_);
-  const auto needs = plan::direct_needs(c.call);
-  if (needs && needs->out && out.rows > 0) c.tensors.reachable = reachable(out);
-  if (needs && needs->in && in.rows > 0) c.tensors.inputs = reachable(in);
-  const bool direct = needs && (!needs->out || c.tensors.reachable.base != nullptr) &&
-                      (!needs->in || c.tensors.inputs.base != nullptr);
+  const auto where = [&](const TensorView& t) {
+    return t.rows > 0 ? reachable(t) : cuda::ReachableTensor{};
+  };
+  const bool direct = cuda::reach_peers(
+      c.call, c.tensors, [&] { return where(in); }, [&] { return where(out); });
   c.plan = plan::plan_collective(c.call, collective_machine(), options, direct);
   return c;
 }

@@ -72,7 +72,7 @@ ReachableMemory GpuBackend::allocate(std::size_t bytes) {
   return {memory, memory->base(), memory->stride(), memory->bytes()};
 }
 
-ReachableOut GpuBackend::reachable(const TensorView& out) const {
+ReachableTensor GpuBackend::reachable(const TensorView& out) const {
   const auto* const at = static_cast<const std::byte*>(out.data);
   const auto bytes = static_cast<std::size_t>(out.rows * out.cols) * size_of(out.dtype);
   for (std::size_t i = 0; i < reachable_.size(); ++i) {

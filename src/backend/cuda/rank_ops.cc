@@ -17,13 +17,13 @@ namespace {
 
 /// Whether results go straight to where peers reach them.
 template <class Way>
-bool is_direct(const Way& /*way*/, const ReachableOut& /*out*/) {
+bool is_direct(const Way& /*way*/, const ReachableTensor& /*out*/) {
   return false;
 }
-bool is_direct(const plan::GemmArWay& /*way*/, const ReachableOut& out) {
+bool is_direct(const plan::GemmArWay& /*way*/, const ReachableTensor& out) {
   return out.base != nullptr;
 }
-bool is_direct(const plan::KeptPartialsWay& way, const ReachableOut& out) {
+bool is_direct(const plan::KeptPartialsWay& way, const ReachableTensor& out) {
   return (way.by_switch ? out.multicast : out.base) != nullptr;
 }
 

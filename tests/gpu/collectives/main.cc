@@ -89,11 +89,8 @@ class Caller {
     const plan::CollectiveCall call =
         plan::check_collective(c.collective, args, rank_.rank, c.ranks);
     cuda::CollectiveTensors tensors{in, out, stream_};
-    const auto needs = plan::direct_needs(call);
-    if (needs && needs->in) tensors.inputs = reachable(in);
-    if (needs && needs->out) tensors.reachable = reachable(out);
-    const bool direct = needs && (!needs->in || tensors.inputs.base != nullptr) &&
-                        (!needs->out || tensors.reachable.base != nullptr);
+    const bool direct = cuda::reach_peers(
+        call, tensors, [&] { return reachable(in); }, [&] { return reachable(out); });
     const plan::CollectivePlan plan = plan::plan_collective(
         call, calls_.machine(architecture_of_device(rank_.device)), c.options, direct);
     direct_ += plan.direct ? 1 : 0;
@@ -112,7 +109,7 @@ class Caller {
     return sharers > 1 ? (count - 2) / sharers : count;
   }
 
-  [[nodiscard]] cuda::ReachableOut reachable(const void* data) const {
+  [[nodiscard]] cuda::ReachableTensor reachable(const void* data) const {
     const auto* const at = static_cast<const std::byte*>(data);
     for (std::size_t i = 0; i < shared_.size(); ++i) {
       const comm::DeviceMemory& m = *shared_[i];

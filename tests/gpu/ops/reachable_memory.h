@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "backend/cuda/rank/reachable_out.h"
+#include "backend/cuda/rank/reachable_tensor.h"
 #include "comm/cuda/device_memory.h"
 
 namespace tilelace::gpu_test {
@@ -13,7 +13,7 @@ class ReachableMemory {
   ReachableMemory(comm::Group& group, int device, std::size_t bytes, double timeout_s)
       : memory_(comm::allocate_device(group, device, bytes, timeout_s)) {}
   [[nodiscard]] std::byte* data() const { return memory_->local(); }
-  [[nodiscard]] cuda::ReachableOut at(const void* out) const {
+  [[nodiscard]] cuda::ReachableTensor at(const void* out) const {
     const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(out) - data());
     return {memory_->base(), memory_->stride(), offset, 0};
   }

@@ -4,7 +4,7 @@
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/rank/rank_calls.h"
-#include "backend/cuda/rank/reachable_out.h"
+#include "backend/cuda/rank/reachable_tensor.h"
 #include "plan/collectives/norm.h"
 
 namespace tilelace::cuda {
@@ -14,11 +14,23 @@ struct CollectiveTensors {
   const void* in = nullptr;
   void* out = nullptr;
   cudaStream_t stream = nullptr;
-  ReachableOut reachable = {};         ///< direct call: `out`, if peers store into it
-  ReachableOut inputs = {};            ///< direct sum: `in`
+  ReachableTensor reachable = {};      ///< direct call: `out`, if peers store into it
+  ReachableTensor inputs = {};         ///< direct sum: `in`
   const std::int32_t* word = nullptr;  ///< as in ExchangeParams
   const std::int32_t* wrong = nullptr;
 };
+
+/// Finds what a direct form of the call uses of the peers' tensors. `in` and `out` return where the
+/// ranks have them. Whether all of it can be reached.
+template <class In, class Out>
+bool reach_peers(const plan::CollectiveCall& call, CollectiveTensors& t, const In& in,
+                 const Out& out) {
+  const auto needs = plan::direct_needs(call);
+  if (!needs) return false;
+  if (needs->in) t.inputs = in();
+  if (needs->out) t.reachable = out();
+  return (!needs->in || t.inputs.base != nullptr) && (!needs->out || t.reachable.base != nullptr);
+}
 
 /// One rank's collectives on one communicator. Calls allocate nothing.
 class CollectiveCalls {

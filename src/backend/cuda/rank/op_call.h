@@ -7,14 +7,14 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/gemm/gemm_call.h"
-#include "backend/cuda/rank/reachable_out.h"
+#include "backend/cuda/rank/reachable_tensor.h"
 
 namespace tilelace::cuda {
 
 /// Tensors of a call. Without weights there is no GEMM, only a gather or a sum of given partials.
 struct CallTensors : Operands {
-  bool weights_wait = false;    ///< weights may be written right before the call
-  ReachableOut reachable = {};  ///< gemm_ar: where peers can reach `out`
+  bool weights_wait = false;       ///< weights may be written right before the call
+  ReachableTensor reachable = {};  ///< gemm_ar: where peers can reach `out`
 };
 
 struct OpCall {

@@ -106,7 +106,7 @@ void GemmArCalls::run(const OpCall& call, const plan::GemmArWay& given) {
   set_slot(params, calls_, slot);
   const std::size_t at = calls_.data_at(slot) + staged;
   auto* const out = static_cast<std::byte*>(call.out());
-  const ReachableOut& reachable = call.tensors.reachable;
+  const ReachableTensor& reachable = call.tensors.reachable;
   const Results results = params.direct
                               ? Results{out, reachable.base + reachable.offset, reachable.stride}
                               : Results{out, calls_.memory().base() + at, calls_.memory().stride()};

@@ -30,7 +30,7 @@ void fill_product(KeptPartialsParams& params, const RankCalls& calls, const OpCa
 }
 
 void set_places(KeptPartialsParams& params, const RankCalls& calls, unsigned slot,
-                const ReachableOut& direct, void* out) {
+                const ReachableTensor& direct, void* out) {
   const comm::DeviceMemory& memory = calls.memory();
   params.call.flags = calls.flags_at(slot);
   params.slots = {memory.base(), memory.stride(), memory.multicast()};
@@ -66,7 +66,7 @@ void KeptPartials::run(const OpCall& call, const plan::KeptPartialsWay& given) {
                                   static_cast<std::size_t>(schedule::num_counts(parts))});
   const GemmGrid grid = fill_grid(params, params.work, kernel, plan.gemm);
   const unsigned slot = calls_.begin_call("gemm_ar", p.op, call.stream());
-  set_places(params, calls_, slot, call.direct ? call.tensors.reachable : ReachableOut{},
+  set_places(params, calls_, slot, call.direct ? call.tensors.reachable : ReachableTensor{},
              call.out());
   fill_outputs(params.out, params.out_remainder, kernel,
                {calls_.memory().local() + params.partials, p.m, p.n.front()}, p.dtype);

@@ -5,7 +5,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "backend/cuda/rank/reachable_out.h"
+#include "backend/cuda/rank/reachable_tensor.h"
 #include "backend/cuda/reduce/reduce_launch.h"
 #include "plan/ways/kept_partials_way.h"
 

@@ -6,7 +6,7 @@
 namespace tilelace::cuda {
 
 /// Where ranks have a tensor: at the same offset of the same symmetric memory on all ranks.
-struct ReachableOut {
+struct ReachableTensor {
   std::byte* base = nullptr;       ///< rank 0's memory; null: not reachable
   std::size_t stride = 0;          ///< bytes from one rank's memory to the next
   std::size_t offset = 0;          ///< offset of the tensor
