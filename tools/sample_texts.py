@@ -22,7 +22,7 @@ HEADERS, ERRORS = 30, 40
 ERROR_FOLDERS = ("src/", "cli/", "include/", "bindings/", "python/")
 LITERAL = r'"(?:\\.|[^"\\\n])*"'
 TOKEN = re.compile(rf"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|{LITERAL}|'(?:\\.|[^'\\\n])'|[;{{}}]""", re.DOTALL)
-COMMENT = re.compile(r"^(?P<code>[^/\"]*(?:\"[^\"]*\"[^/\"]*)*)//+[!<]?(?P<text>.*)$|^\s*/?\*+(?!/)(?P<block>.*?)(?:\*/)?$")
+COMMENT = re.compile(r"^(?P<code>[^/\"]*(?:\"[^\"]*\"[^/\"]*)*)//+[!<]?(?P<text>.*)$|^\s*(?:/\*+|\*(?=\s))(?!/)(?P<block>.*?)(?:\*/)?$")
 NO_TEXT = re.compile(r"SPDX-License|^namespace |clang-format o|NOLINT|^\W*$")
 JOINED = re.compile(r"\s*((<<|\+)[^,;?]*(<<|\+)\s*)?$")  # "a" "b", and "a" + name + "b"
 # What the code around a literal says where it is of an error.
@@ -45,6 +45,9 @@ def comments_of(source: str) -> list[tuple[int, str]]:
         match = COMMENT.match(line)
         text = "" if match is None else (match["text"] or match["block"] or "").strip()
         beside = match is not None and match["code"] is not None and match["code"].strip() != ""
+        if found and not held and line.lstrip().startswith("///<"):  # the comment above goes on
+            found[-1] = (found[-1][0], found[-1][1].replace("\n", f" {text}\n", 1))
+            continue
         if match is not None and not beside:
             if not NO_TEXT.search(text):
                 begin = begin or number

@@ -17,6 +17,11 @@ HEADER = """// SPDX-License-Identifier: Apache-2.0
 /// One value.
 int f();  // clang-format off
 const char* kUrl = "http://x";  // an address
+int kBits = 3;  ///< of a word,
+                ///< which is aligned
+void g(int* p) {
+  *p = 3;
+}
 """
 CPP = """void f() {
   require(m > 0, "{}: m: got {}, "
@@ -49,7 +54,8 @@ def sample(*arguments):
 def main():
     expect("comments", comments_of(HEADER), [
         (2, "What it is, on two lines.\n  | #pragma once"), (5, 'of a library\n  | #include "a/b.h"'),
-        (7, "One value.\n  | int f();  // clang-format off"), (9, 'an address\n  | const char* kUrl = "http://x";')])
+        (7, "One value.\n  | int f();  // clang-format off"), (9, 'an address\n  | const char* kUrl = "http://x";'),
+        (10, "of a word, which is aligned\n  | int kBits = 3;")])
     expect("errors in C++", cpp_errors(CPP), [
         (2, "{}: m: got {}, expected more than 0"), (4, "out , none, at least one"),
         (6, "the plan has no tile of this shape"), (7, "rank {} has left")])
