@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What calls on GPUs are compared with: cuBLASLt's fastest algorithm, then NCCL's collective on
-// each kind of its buffers; and a GEMM that runs beside copies without waiting for them.
+// each kind of NCCL's buffers; and a GEMM that runs beside copies without waiting for them.
 #pragma once
 #include <functional>
 #include <memory>

@@ -63,8 +63,8 @@ class BlasProduct {
   [[nodiscard]] std::size_t bytes_of(std::int64_t rows, std::int64_t cols) const {
     return static_cast<std::size_t>(rows * cols) * size_of(problem_.dtype);
   }
-  /// The buffer that NCCL reads: the gathered operand or partial sums, and after all copies of it
-  /// the results.
+  /// The buffer that NCCL reads: the gathered operand or partial sums. Results lie behind all its
+  /// copies.
   [[nodiscard]] std::byte* moved(cuda::NcclBuffer kind, int i) const {
     return moved_[index_of(kind)] + moved_turns_.at(i);
   }

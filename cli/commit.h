@@ -4,7 +4,7 @@
 
 namespace tilelace::cli {
 
-/// Twelve digits; "unknown" where git was not asked.
+/// The first twelve digits of its hash; "unknown" if the build had no git.
 const char* built_commit();
 
 }  // namespace tilelace::cli

@@ -18,9 +18,9 @@ namespace tilelace::cli {
 
 class Report {
  public:
-  /// Lines as wide as the terminal, with all that they say.
+  /// Writes for the user: lines as wide as the terminal, with names.
   Report() = default;
-  /// For strangers: whole lines without these names.
+  /// Writes for strangers: unbroken lines without these names.
   explicit Report(PrivateNames names) : names_(std::move(names)) {}
   [[nodiscard]] bool for_strangers() const { return names_.has_value(); }
 
@@ -43,7 +43,7 @@ class Report {
     print(disabled_.empty() ? "nothing is missing" : "what is missing, and what that disables:", 0);
     for (const auto& d : disabled_) print(fmt::format("  {}", d), 4);
   }
-  /// Lines that are laid out already.
+  /// Prints a text that is broken into lines already.
   void text(const std::string& text) const {
     fmt::print("{}", names_ ? without_homes(text, *names_) : text);
   }

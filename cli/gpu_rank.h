@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank on a GPU that measures.
+// A rank that measures on a GPU.
 #pragma once
 #include <functional>
 #include <optional>

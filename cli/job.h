@@ -110,8 +110,8 @@ Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFact
 /// `workers`, or if that is 0 cores / ranks, at least 1.
 int workers_for(int ranks, int workers);
 
-/// Checks every problem and plan of the workload, and that each override applies to one; throws
-/// the first usage error.
+/// Checks every problem and plan of the workload, and that each override applies to some problem;
+/// throws the first usage error.
 void check_workload(const Workload& work, const Machine& machine);
 
 /// Bytes that all ranks of this machine need together at the worst moment.

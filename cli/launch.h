@@ -13,9 +13,10 @@ struct LaunchOptions {
   std::vector<std::string> command;
 };
 
-/// Runs until every rank has ended. No process of theirs and no file that they met in is left when
-/// it returns or throws. Returns the exit code of the first rank that failed (128 + n for signal
-/// n), else 0. Errors: usage (the program cannot be started), system, Interrupted.
+/// Runs until every rank has ended. When it returns or throws, all their processes have ended, and
+/// the files in which they met are removed. Returns the exit code of the first rank that failed
+/// (128 + n for signal n), else 0. Errors: usage (the program cannot be started), system,
+/// Interrupted.
 int launch(const LaunchOptions& options);
 
 }  // namespace tilelace::cli

@@ -27,7 +27,7 @@ struct Span {
 /// Microseconds that the host spends on an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us = 0;  ///< after calls were captured: every other call aligns counts first
+  double beside_graphs_us = 0;  ///< after a capture, when every other call first aligns counts
 };
 
 /// A baseline that was timed on GPUs.
@@ -48,7 +48,7 @@ struct RankPart {
   std::string complaint;          ///< what was wrong, if anything
   std::optional<HostTime> host;   ///< GPUs: for a call of `fused`; the fastest round
   std::vector<CallTime>
-      candidates;  ///< GPUs: of candidates_of, fastest first; `fused` ran the first
+      candidates;  ///< GPUs: times of candidates_of, fastest first; `fused` ran the first of them
   std::vector<PeerTime> peers;
   std::string plans;  ///< MLPs: the plans of both halves
   std::array<std::vector<Span>, kWays> samples;

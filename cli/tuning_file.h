@@ -54,8 +54,8 @@ class TuningFile {
 /// Errors: as TuningFile.
 TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
 
-/// Merges tables of the same GPUs into the file that is asked for, without GPUs. Errors: as
-/// TuningFile.
+/// Merges tables of the same model of GPU into the file that is asked for. Needs no GPU. Errors:
+/// those of TuningFile.
 void merge_tables(const TuneRequest&);
 
 /// Counts what was tuned, for the last lines of the output.
@@ -70,9 +70,9 @@ class TuneTally {
   double gains_ = 0;
 };
 
-/// Gives the machine the tables that calls of this number of GPU ranks would use: of a file, or
-/// none for "off"; empty: those that calls find. Prints which tables are not used. Errors: usage (a
-/// file that is not a table).
+/// Gives the machine the tables that calls of this number of GPU ranks would use. `file`: a table's
+/// file; "off" for no tables; empty for those that calls find by themselves. Prints which tables
+/// are not used. Errors: usage (a file that is not a table).
 void take_tables(const std::string& file, int ranks, Machine&);
 
 }  // namespace tilelace::cli

@@ -7,7 +7,8 @@
 
 namespace tilelace::cli {
 
-/// As many as nccl-tests has iterations; on CPU ranks the most calls of a sample.
+/// Calls in a graph: as many as nccl-tests has iterations. On CPU ranks, the most calls of a
+/// sample.
 constexpr int kCallsOfGraph = 20;
 
 /// Runs the work as this rank of its group; rank 0 sends CollectiveTimes (as text) for each row.

@@ -20,7 +20,7 @@ struct CollectivePeer {
   GpuCall call;
 };
 
-/// One rank's part of all of them.
+/// One rank's part of all of NCCL's collectives.
 class CollectivePeers {
  public:
   /// Collective. Allocates buffers for the largest size of the work. Errors: usage (a build without

@@ -26,7 +26,7 @@ struct TensorInfo {
 using TensorMap = std::map<std::string, TensorInfo, std::less<>>;
 
 /// The tensors that a header (JSON text) describes, over `data_bytes` bytes of data.
-/// Errors: usage, naming file and tensor, when it breaks a rule of the format: an object of
+/// Errors: usage, naming file and tensor, if the header breaks a rule of the format: an object of
 /// {dtype, shape, data_offsets}, no key twice, sizes that agree, no overlap, no hole.
 TensorMap parse_safetensors_header(const std::filesystem::path& file, std::string_view header,
                                    std::uint64_t data_bytes);
@@ -40,7 +40,7 @@ class Safetensors {
   [[nodiscard]] const std::filesystem::path& file() const { return file_; }
   [[nodiscard]] bool contains(std::string_view name) const { return tensors_.contains(name); }
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Errors: usage, when there is no such tensor.
+  /// Errors: usage, if there is no such tensor.
   [[nodiscard]] const TensorInfo& info(std::string_view name) const;
   /// A tensor of a type that Tilelace computes with, as a matrix; 0 or 1 dimensions become one row.
   /// The memory is read-only and may be unaligned: copy it before use. Valid as long as *this or a

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: Apache-2.0 The enums that plans are made of. Separate from plan.h
-// because kernels need only these.
+// SPDX-License-Identifier: Apache-2.0
+// The enums that plans are made of. Separate from plan.h because kernels need only these.
 #pragma once
 #include <cstdint>
 #include <string_view>

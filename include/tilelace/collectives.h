@@ -25,7 +25,7 @@ enum class Item : std::uint8_t { bf16, fp16, fp32, i32, i64, u8 };
 
 /// Facts about a collective.
 struct CollectiveRow {
-  Collective collective;  ///< the one that the row is for
+  Collective collective;  ///< the collective that the row is for
   std::string_view name;  ///< as the command and records spell it
   std::string_view help;  ///< one line for --help
   bool sums = false;      ///< elements of all ranks are added
@@ -101,9 +101,9 @@ struct CollectiveOptions {
 };
 
 /// Allocates the staging of collectives on this communicator; later calls do nothing. The first
-/// collective does so itself, but not in a capture: call this before. Collective. Memory: a fixed
-/// number of bytes per rank for all sizes (docs/collectives.md). Errors: usage (more than 8 ranks
-/// on GPUs, ranks that share a GPU), system, peer, timeout.
+/// collective does so itself, but cannot in a capture: call this before. Collective. Memory: a
+/// fixed number of bytes per rank for all sizes (docs/collectives.md). Errors: usage (more than 8
+/// ranks on GPUs, ranks that share a GPU), system, peer, timeout.
 void prepare_collectives(Communicator&);
 
 /// out [count] = the sum (avg, max) over ranks of in [count], the same bits on every rank.

@@ -24,7 +24,7 @@ enum class ExpertActivation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu
 
 /// Facts about an activation.
 struct ExpertActivationRow {
-  ExpertActivation activation;  ///< the one that the row is for
+  ExpertActivation activation;  ///< the activation that the row is for
   std::string_view name;        ///< as the command and torch spell it
   bool gated = false;           ///< two rows of the weight make one column of the result
 };
@@ -88,8 +88,8 @@ struct MoeLayer {
   /// true: every rank already has all tokens and their routing, so ag_moe gathers nothing; moe_ar
   /// or moe_rs follows. false: every rank has its own tokens.
   bool replicated = false;
-  /// true: tokens are multiplied by router weights before the first product; false: rows are, after
-  /// the second.
+  /// true: tokens are multiplied by router weights before the first product; false: rows are
+  /// multiplied by them after the second.
   bool weight_on_input = false;
 
   bool operator==(const MoeLayer&) const = default;

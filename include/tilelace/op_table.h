@@ -28,7 +28,7 @@ struct OperandRow {
   Role role;
   std::string_view name;  ///< in docs/ops.md and tilelace_operand
   Extent rows, cols;
-  bool many = false;      ///< one per weight; swiglu has one result
+  bool many = false;      ///< one per weight, but with swiglu only one result
   bool optional = false;  ///< may be absent
 
   /// Whether the call writes it.

@@ -112,8 +112,8 @@ struct Plan {
   std::int64_t chunk_rows = 128;      ///< rows that one transfer moves, whatever tile_m is
   int blocks = 1;                     ///< gemm_ar on CPU ranks: row blocks, one after another
   int workers = 1;                    ///< CPU ranks: compute threads; GPUs: clusters of CTAs
-  /// Whether tiles may cross shard borders. Tiles that do come last (ag_gemm) or first (gemm_rs).
-  /// gemm_rs on GPU ranks: the two CTAs of a cluster have tiles of two shards.
+  /// Whether tiles may cross shard borders. Such tiles are computed last (ag_gemm) or first
+  /// (gemm_rs). gemm_rs on GPU ranks: the two CTAs of a cluster have tiles of two shards.
   bool straddle = false;
   DType partials{};                   ///< gemm_rs, gemm_ar: type in which partial sums are sent
   std::int64_t staging_bytes = 0;     ///< bytes of staging per rank and slot; there are two slots

@@ -21,7 +21,7 @@ enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
 
 /// Facts about a transport.
 struct TransportRow {
-  Transport transport;    ///< the one that the row is for
+  Transport transport;    ///< the transport that the row is for
   std::string_view name;  ///< as the command and plans spell it
   Carrier carrier;        ///< who moves the bytes
   bool pulls = false;     ///< true: the receiver reads; false: the sender writes

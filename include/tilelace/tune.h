@@ -26,7 +26,7 @@ struct TuneOptions {
 
 /// A problem, its fastest plan, and the times.
 struct TunedProblem {
-  Problem problem;          ///< its op, ranks, m, n, k, dtype, and whether SwiGLU
+  Problem problem;          ///< its op, ranks, m, n, k, dtype, and whether it is SwiGLU
   Plan plan;                ///< the fastest plan that was timed
   double us = 0;            ///< time of a call on the slowest rank
   double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
@@ -62,8 +62,8 @@ struct TuneResult {
 /// problems and options on every rank, with no call in progress; the times of the slowest rank
 /// decide. Memory: a temporary communicator, and operands and staging of one problem at a time.
 /// Errors: usage (CPU ranks, a share of the device, problems that GPU ranks cannot run, options),
-/// system (a plan that fails or has a wrong result; a GPU that is throttled or shared, with what
-/// was seen; memory), peer, timeout.
+/// system (a plan that fails or has a wrong result; a GPU that is throttled or shared; memory),
+/// peer, timeout.
 TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {});
 
 /// Times the tiles of both products of a layer of experts, for each number of tokens, as tune()

@@ -25,9 +25,9 @@ struct Release {
 ///
 /// A release stores no clock. Instead each actor logs what it learns, in order, and how long the
 /// log was at each of its releases. Who knows an actor up to time t knows all that this actor had
-/// learned by then, so a join up to time u reads only the log between t and u. If that is long, it
-/// reads one of the copies that actors make of their clocks from time to time, and the log after
-/// the copy.
+/// learned by then, so a join up to time u reads only the log between t and u. If that part is
+/// long, it reads one of the copies that actors make of their clocks from time to time, and the log
+/// after the copy.
 class Clocks {
  public:
   explicit Clocks(std::size_t actors);

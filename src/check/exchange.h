@@ -23,7 +23,7 @@ struct ExchangeSpec {
   int shots = 1;
   int workers = 1;
   std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< directly between tensors; not uneven all_to_all, nor one-shot
+  bool direct = false;     ///< directly between tensors; not for uneven all_to_all or one-shot
   bool lines = false;      ///< units carry the call's epoch instead of flags
   bool in_place = false;
 
@@ -167,8 +167,8 @@ void run_exchange_actor(const S& s, int actor, Verbs& v) {
   schedule::run_exchange(s, actor - 1, v);
 }
 
-/// Emits the reads of these rows of a rank's `in`; in place also of the result's rows in the same
-/// memory.
+/// Emits the reads of these rows of a rank's `in` and, if the call is in place, of the result's
+/// rows in the same memory.
 template <class Emit>
 void each_input(const ExchangeCall& c, int rank, RowRange rows, Emit&& emit) {
   emit(Access{Region::in, rank, rows, 0, 1, false});

@@ -15,7 +15,8 @@ std::vector<StepList> lists_of(int workers, Run run) {
   NoVerbs nothing;
   for (int i = 0; i <= workers; ++i) {
     StepList& list = lists[static_cast<std::size_t>(i)];
-    list.reserve(i > 1 ? lists[static_cast<std::size_t>(i) - 1].size() + 1 : 32);  // about as long
+    list.reserve(i > 1 ? lists[static_cast<std::size_t>(i) - 1].size() + 1
+                       : 32);  // as long as the one before, roughly
     const auto note = [&list](const Step& step) { list.push_back(step); };
     NotedVerbs<NoVerbs, decltype(note)> verbs(nothing, note);
     run(i, verbs);

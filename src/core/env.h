@@ -63,7 +63,7 @@ inline std::optional<std::string> launch_variable(const char* name) {
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// HOME; empty: not set.
+/// The value of HOME. Empty if it is not set.
 inline std::string home() {
   const char* text = std::getenv("HOME");
   return text == nullptr ? "" : text;

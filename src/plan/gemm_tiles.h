@@ -89,7 +89,7 @@ constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 17
 constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
 inline constexpr int kMostWeights = 4;  ///< of one kernel
 
-/// Whether there are kernels of gemm_ar. Groups in turns send while the other multiplies; groups
+/// Whether there are kernels of gemm_ar. A group in turns sends while another multiplies; groups
 /// that share a tile finish it sooner, which suits calls of one wave of few rows.
 constexpr bool can_share(const GemmTile& t) {
   return is_one_of(t.name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||

@@ -181,7 +181,7 @@ TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
       }
       v.take(taken);
     }
-    // Not earlier: a signal is a release and waits for data sent before, which arrives meanwhile.
+    // Signals come last: each is a release and waits for data sent before, which arrives meanwhile.
     for (int i = 1; i < s.ranks && sends; ++i) {
       const int q = (s.rank + i) % s.ranks;
       if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));

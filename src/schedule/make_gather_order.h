@@ -20,7 +20,7 @@ constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
 /// Makes walks in which sections join as `joins` says. At most kMaxSections sections.
 template <int kMost>
 constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
-  int joined[kMost] = {};  // at this column
+  int joined[kMost] = {};  // column at which each joined
   int rows = o.tile_rows[0];
   int tiles = 0;
   for (int s = 1; s < o.count; ++s) {

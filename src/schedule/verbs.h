@@ -3,7 +3,7 @@
 // of them; GPU kernels and the copy-engine loop have those of their ops. Contracts:
 //
 //   signal(peer, flag)   release: everything this actor did before is visible to whoever waits for
-//                        the flag at `peer` (peer may be the own rank). One writer a flag. No wait.
+//                        the flag at `peer` (may be the own rank). A flag has one writer. No wait.
 //   signal_header(peer)  the call's epoch and agreement hash into this rank's header at `peer`.
 //   wait(flag)           acquire on the own rank's flag; bounded; watches the abort word.
 //   admit()              waits for every peer's header of this call and checks that it agrees. No

@@ -54,7 +54,7 @@ class Place {
 struct Layout {
   std::int64_t pad = 0;         ///< padding of rows, in units of 16 bytes
   std::int64_t offset = 0;      ///< distance of data from a cache line, in units of 16 bytes
-  std::size_t guard = 1 << 16;  ///< bytes; more than a wrong stride could exceed a result
+  std::size_t guard = 1 << 16;  ///< bytes; a wrong stride cannot reach beyond a guard
   bool inputs = false;          ///< inputs have guards, too
 };
 

@@ -46,8 +46,8 @@ TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   return static_cast<float>(sum - (std::int64_t{3} << 20U)) * 0x1p-20F;
 }
 
-/// Non-zeros in a row of {-1, 0, 1} with which sums over all ranks, with bias and residual, are
-/// exact: integers up to 1 / roundoff are. 0: there is no such number.
+/// The most non-zeros in a row of {-1, 0, 1} that keep sums over all ranks, with bias and residual,
+/// exact, as integers up to 1 / roundoff are. 0: even one is too many.
 inline std::int64_t exact_per_row(DType type, int ranks) {
   const auto most = static_cast<std::int64_t>(1 / unit_roundoff(type)) - 2;
   return std::min<std::int64_t>(31, most / ranks);
@@ -58,7 +58,7 @@ struct Parts {
   int count = 1;
   std::int64_t a = 0, weight = 0;  ///< elements from one part to the next
   int roundings =
-      0;  ///< roundings, to the elements' type, of a part's product or a sum of some on the way
+      0;  ///< how often a part, or a sum of some parts, is rounded before the last rounding
 };
 
 struct Judged {

@@ -17,7 +17,7 @@ namespace tilelace::torch_binding {
 
 using torch::stable::Tensor;
 
-/// Bytes that data, and rows on GPUs, begin at a multiple of.
+/// Alignment, in bytes, of tensors' data and, on GPUs, of their rows.
 inline constexpr int64_t kAlignment = 16;
 
 /// Throws a usage error "op: text".

@@ -30,7 +30,7 @@ struct CollectiveCall {
   int rank = 0, ranks = 1;
   std::vector<Parcel> sends;  ///< parts of `in`, by rank; all_reduce: one, all of it
   std::vector<Parcel> takes;  ///< parts of `out`, by rank; for sums: what this rank gets
-  std::vector<Index> counts;  ///< elements by rank if all ranks know them; all_reduce: one;
+  std::vector<Index> counts;  ///< elements of each rank, if all know them; all_reduce: one entry;
                               ///< all_to_all with a list: empty
   std::uint64_t meaning = 0;  ///< a sum inside another call: what else must agree
   bool operator==(const CollectiveCall&) const = default;
@@ -47,7 +47,7 @@ CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int
 /// Staging per rank and slot: flags, places for chunks and, separately, places for lines.
 constexpr Index kStagedBytes = Index{32} << 20U;  ///< places for chunks, between two ranks
 constexpr Index kMostStagedBytes = Index{96} << 20U;
-/// Bytes of the places for chunks: up to four ranks, enough for whole chunks of each worker.
+/// Bytes of the places for chunks. Up to four ranks, each worker has room for whole chunks.
 constexpr Index staged_bytes(int ranks) {
   constexpr Index kMore = Index{24} << 20U;
   return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);

@@ -34,7 +34,7 @@ struct GemmMachine {
   int architecture = 0;    ///< row in core/architecture.h, for tiles and figures
   double memory_gbps = 0;  ///< from the data sheet; 0: the architecture's value
 
-  /// This machine without the SMs of `ctas` CTAs of other kernels; on a share, without a pair each.
+  /// This machine without SMs for `ctas` CTAs of other kernels: one each; on a share, a pair each.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
     return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps};
   }
@@ -79,7 +79,7 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The plan's schedule, with shared tiles in one round (only gemm_ar has two). m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// The walk with tokens as rows, also if the tile has tokens across: for shards with own tiles.
+/// The walk with tokens as rows, even if they are the tile's columns. For shards with own tiles.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
 /// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,

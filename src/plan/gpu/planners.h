@@ -14,8 +14,8 @@ struct Planner {
   /// Makes the plan. The caller has checked the problem and the options common to all ops. Errors:
   /// usage.
   Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
-  /// Every candidate, unsorted. Kinds that need libnccl or an NVLink switch only if `kinds` names
-  /// them. m > 0.
+  /// Every candidate, unsorted. Has kinds that need libnccl or an NVLink switch only if `kinds`
+  /// names them. m > 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
   /// What a slot must hold for calls of up to m rows with any kind of plan and tile of the

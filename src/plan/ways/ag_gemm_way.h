@@ -64,7 +64,8 @@ std::size_t widest_product(const Problem&);
 
 /// All GEMMs of a call as one: weights are side by side, each beginning at a tile's first column.
 GemmProblem merged_product(const Problem&, const GemmTile&);
-/// Whether the plan runs all GEMMs as one kernel: it is whole, has few weights, and its tile can.
+/// Whether the plan runs all GEMMs as one kernel: it is whole, has few weights, and its tile allows
+/// it.
 bool is_merged(const Problem&, const AgGemmWay&);
 /// Time of the plan's GEMMs alone, one after the other or as one.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);

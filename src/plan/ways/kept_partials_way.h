@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs where ranks keep their partials: the NVLink switch sums whole tiles, or ranks
-// that pull them do. The GEMM, and what it needs in a slot.
+// gemm_ar on GPUs where ranks keep their partials: whole tiles are summed by the NVLink switch, or
+// by ranks that pull them. The GEMM, and what it needs in a slot.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nvcc has built in, for a host compiler that compiles kernels. Every kernel source includes
-// this file first. The runtime's headers are included before __CUDACC__ is defined, so that they
-// see host code.
+// Stands in for what nvcc has built in, so that a host compiler can compile kernels. Every kernel
+// source includes this file first. The runtime's headers are included before __CUDACC__ is defined,
+// so that they see host code.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's part of long runs without waits of the host: calls back to back or with random delays.
-// The device compares each result with one made before.
+// One rank's part of long runs in which the host does not wait: calls back to back or with random
+// delays. The device compares each result with one made before.
 #pragma once
 #include <array>
 #include <memory>

@@ -97,9 +97,9 @@ TILELACE_DEVICE bool refuses(const ExchangeParams& p) {
   return kWords && p.wrong != nullptr && __ldcg(p.wrong) != 0;
 }
 
-/// As send_headers, with a hash for each peer. A release would wait for data in flight, and none is
-/// needed: the header only says that earlier calls have ended, as they have since the kernel before
-/// ended. Called by: one warp of the call's first kernel.
+/// As send_headers, with a hash for each peer. It needs no release, which would wait for data in
+/// flight: the header only says that earlier calls have ended, and they ended with the kernel
+/// before. Called by: one warp of the call's first kernel.
 template <bool kWords = false>
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;

@@ -77,7 +77,7 @@ struct TraceSink {
   int each, ctas;
 };
 
-/// Part of a kernel's parameters. Absent in other builds, where even an empty member takes space.
+/// Part of a kernel's parameters. Absent in other builds, where an empty member would take space.
 #ifdef TILELACE_TRACE
 #define TILELACE_TRACE_SINK TraceSink sink;
 #else

@@ -31,10 +31,10 @@ TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::
 
 /// This rank's abort word in host memory or, if not set, the group's; 0 if neither is set.
 TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
-  // stays: nothing is read by what the word says
+  // stays: no data is read because of this word
   const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
   if (own != 0 || c.group_stop == nullptr) return own;
-  // stays: nothing is read by what the word says
+  // stays: no data is read because of this word
   return comm::CudaAtomics::load_acquire(c.group_stop);
 }
 
@@ -131,7 +131,7 @@ TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, cons
 
 /// Whether a wait of this rank has failed. For long loops without waits. Loads one word.
 TILELACE_DEVICE bool stopped(const WaitContext& c) {
-  // stays: nothing is read by what the word says
+  // stays: no data is read because of this word
   return comm::CudaAtomics::load_acquire(c.stop) != 0;
 }
 

@@ -90,7 +90,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA beside one with own rows: leaves empty the ring steps in which that CTA has terms.
+/// For a CTA beside one with own rows: leaves the ring's steps empty in which that CTA has terms.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)

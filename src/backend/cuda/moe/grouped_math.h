@@ -223,7 +223,7 @@ class GroupedMath {
     for (int u = 0; u < kTogether / kApartRows; ++u) {
       const int at = kTogether * c + kApartRows * u;
       const uint4 v = ptx::load_shared_16(from + kApartRows * u * 128);
-      // Of a plain store the compiler would make four.
+      // The compiler would split a plain store into four.
       if (at + row < place.rows) __stcg(reinterpret_cast<uint4*>(to + std::int64_t{at} * p_.n), v);
     }
   }

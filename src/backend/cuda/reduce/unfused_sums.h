@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unfused gemm_rs and gemm_ar on GPUs: a plain GEMM writes a partial to this rank's slot; then a
-// kernel adds the partials of all ranks. It pulls them, or ranks push theirs to those that add.
+// kernel adds the partials of all ranks. It pulls them, or ranks push theirs to the ranks that add.
 #pragma once
 #include <cuda_runtime_api.h>
 

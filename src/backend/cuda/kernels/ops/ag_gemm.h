@@ -78,7 +78,7 @@ struct Gathering : PlainHooks<B> {
     TILELACE_DEVICE void begin() { waits.begin(); }
     template <class Loader>
     TILELACE_DEVICE void end(Loader& loader) {
-      if (!loader.started()) loader.start();  // no tile, but others wait until it starts
+      if (!loader.started()) loader.start();  // without tiles, too: others wait for this
     }
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
       return sections.expected_bytes(cell, first);

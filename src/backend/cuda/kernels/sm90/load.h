@@ -24,9 +24,9 @@ class GemmLoad {
         trace_(p, shared.trace()),
         tokens_(p, shared, place_, trace_) {}
 
-  /// Waits until all readers have released every stage, since a CTA must not exit while another
-  /// CTA of the cluster may signal here. All data sent here has then arrived, too, since it was
-  /// used.
+  /// Waits until all readers have released every stage, since a CTA must not exit while another CTA
+  /// of the cluster may signal here. By then all data sent here has arrived, since readers have
+  /// used it.
   TILELACE_DEVICE void finish() {
     tokens_.end(*this);
     if constexpr (Shape::kCluster > 1) {
@@ -118,7 +118,7 @@ class GemmLoad {
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
     }
   }
-  /// Columns of gate, then the same columns of up. Of two CTAs each loads one of them for both.
+  /// Columns of gate, then those of up. In a pair of CTAs, one loads gate for both, the other up.
   TILELACE_DEVICE void load_both(const CUtensorMap* gate, const CUtensorMap* up, int stage, int x,
                                  int col) {
     static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);

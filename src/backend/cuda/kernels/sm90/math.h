@@ -260,7 +260,7 @@ class GemmMath {
   }
 
   /// released_cta: the CTA that this thread tells of a free stage, since it loads for us; -1: none.
-  /// In a line that is any CTA. Else it is stored: computing it would split the loop's MMAs.
+  /// It is stored unless the cluster is a line: computing it would split the loop's MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)
