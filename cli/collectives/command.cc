@@ -34,7 +34,7 @@ CollectiveWork work_of(const std::string& ops, const std::string& baselines,
   work.device = parse_device(session.backend);
   if (!session.dtype.empty()) work.dtype = parse_dtype(session.dtype);
   item_of(work.dtype);
-  require(session.plans.size() <= 1, "--plan: got it {} times, expected it once for collectives",
+  require(session.plans.size() <= 1, "--plan: got {} of them, expected one for collectives",
           session.plans.size());
   if (!session.plans.empty()) work.options = parse_collective_options(session.plans[0]);
   work.in_place = request.in_place;

@@ -83,12 +83,11 @@ std::string simulate_notes(const sim::MachineModel& m, const std::vector<Simulat
     const sim::Prediction& p = r.prediction;
     return p.unfused_us < p.gemm_us + p.collective_us;
   });
-  return fmt::format(
-      "{}Known error of {}: median {:g} %, 90th percentile {:g} % ({}).\n",
-      faster ? "Where unfus. is less than GEMM + coll.: a collective draws little power, and the "
-               "clock rises.\n"
-             : "",
-      m.name, m.error.median_percent, m.error.p90_percent, m.error.text);
+  return fmt::format("{}Known error of {}: median {:g} %, 90th percentile {:g} % ({}).\n",
+                     faster ? "Unfus. can be less than GEMM + coll.: a collective draws little "
+                              "power, so the clock rises.\n"
+                            : "",
+                     m.name, m.error.median_percent, m.error.p90_percent, m.error.text);
 }
 
 std::string tried_text(const SimulatedRow& row, int characters) {

@@ -218,7 +218,7 @@ class Meeting:
                 continue
             if not is_own_user(sock):
                 sock.close()
-                raise usage(self._text(f"rank {peer}: its process belongs to another user: all ranks need the same one"))
+                raise usage(self._text(f"rank {peer}: its process belongs to another user: all ranks need the same user"))
             self._send(sock, {"hello": self._mine})
             self._add(peer, sock, note)
 

@@ -179,7 +179,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.deliver && !gather) return "deliver is for ag_gemm";
   if (row_of(s.transport).by_workers() && !mesh) return "store needs the mesh route";
   if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs the mesh";
-  if (s.straddle && (!mesh || row_of(s.op).shares)) return "straddle needs the mesh, not gemm_ar";
+  if (s.straddle && (!mesh || row_of(s.op).shares))
+    return "straddle needs the mesh and is not for gemm_ar";
   const bool switched = row_of(s.transport).needs_multicast();
   if (s.shots != 1 && (!switched || s.shots != 2)) return "shots must be 1 or, for multimem, 2";
   if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
@@ -198,7 +199,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
     return "unfused needs transport pull or, for gemm_ar, store";
   }
   if (row_of(s.transport).pushes() && !s.hand) return "unfused takes no push: use exchange";
-  if (s.cols != 1 || s.blocks != 1 || s.straddle) return "unfused sums have one column and block";
+  if (s.cols != 1 || s.blocks != 1 || s.straddle)
+    return "unfused sums have one column and one block";
   return std::nullopt;
 }
 

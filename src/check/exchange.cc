@@ -37,7 +37,7 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
                     static_cast<std::ptrdiff_t>(s.units.size());
   const bool one_shot = row_of(s.collective).shares && s.shots == 1;
   if (s.direct && (s.lines || one_shot || (pairs && !even)))
-    return "direct is by chunks, not for one-shot all_reduce, nor for uneven all_to_all";
+    return "direct needs chunks, and is neither for one-shot all_reduce nor for uneven all_to_all";
   if (s.in_place && pairs) return "all_to_all is not in place";
   const std::int64_t most = *std::max_element(s.units.begin(), s.units.end());
   const std::int64_t parcel = s.shots == 2 ? schedule::ceil_div(most, ranks) : most;

@@ -91,7 +91,7 @@ void check_machine(const MachineModel& m) {
   check_links(m.links);
   whole("network.nics", m.network.nics, 0, 64);
   require(m.max_nodes == 1 || m.network.nics > 0,
-          "machine: network.nics: got 0, expected at least 1 where max_nodes is {}", m.max_nodes);
+          "machine: network.nics: got 0, expected at least 1 if max_nodes is {}", m.max_nodes);
   rate("network.nic_gbps", m.network.nic_gbps);
   time("network.latency_us", m.network.latency_us);
   time("network.message_us", m.network.message_us);

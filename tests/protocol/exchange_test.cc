@@ -184,8 +184,9 @@ TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   EXPECT_EQ(legal(s, 2), "shots must be 1 or, for all_reduce, 2");
   s = gather(1);
   s.direct = s.lines = true;
-  EXPECT_EQ(legal(s, 2),
-            "direct is by chunks, not for one-shot all_reduce, nor for uneven all_to_all");
+  EXPECT_EQ(
+      legal(s, 2),
+      "direct needs chunks, and is neither for one-shot all_reduce nor for uneven all_to_all");
   CheckConfig c;
   c.ranks = 2;
   c.calls.resize(2);

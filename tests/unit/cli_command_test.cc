@@ -54,7 +54,7 @@ const BadInput kBadInputs[] = {
      "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --straggler 0 --straggle 0.5",
      "--straggle: got \"0.5\", expected a number from 1 to 100"},
     {"CollectivesOfTwoPlans", "bench all_reduce --size 1K --plan shots=1 --plan shots=2",
-     "tilelace: --plan: got it 2 times, expected it once for collectives\n"},
+     "tilelace: --plan: got 2 of them, expected one for collectives\n"},
     {"SizesWithoutHeads", "run --model hidden=64,intermediate=128 --m 1",
      "tilelace: --model: heads is missing: give at least hidden, intermediate and heads\n"},
     {"SizesTwice", "run --model hidden=64,hidden=64 --m 1", "--model: hidden is given twice\n"},

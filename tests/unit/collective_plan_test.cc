@@ -105,10 +105,10 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
       {kGather, [](auto& a) { a.args.out = nullptr; },
        "all_gather: out: got null data, expected 96 bytes"},
       {kReduce, [](auto& a) { a.args.in = memory + 1; },
-       "all_reduce: in: got data 1 bytes off alignment, expected it aligned to its elements of 2 "
+       "all_reduce: in: got data 1 bytes off alignment, expected alignment to elements of 2 "
        "bytes"},
       {kReduce, [](auto& a) { a.args.item = Item::i64, a.args.out = memory + 2052; },
-       "all_reduce: out: got data 4 bytes off alignment, expected it aligned to its elements of 8 "
+       "all_reduce: out: got data 4 bytes off alignment, expected alignment to elements of 8 "
        "bytes"},
       {kReduce, [](auto& a) { a.args.out = memory + 16; },
        "all_reduce: in and out overlap: pass separate tensors, or make one of them the rank's part "

@@ -102,7 +102,7 @@ class NormLayout {
     const bool given = args_.quant == NormQuant::given;
     if (given != call_.scale.has_value())
       wrong(kName, "scale", given ? "none" : "a tensor",
-            given ? "a tensor for quant \"given\"" : "none where quant is " + call_.quant);
+            given ? "a tensor for quant \"given\"" : "none if quant is " + call_.quant);
     if (given) scale_ = scale();
   }
 
@@ -139,7 +139,7 @@ class NormLayout {
   }
 
   [[nodiscard]] bool wanted(const char* what, const MaybeTensor& given, bool there_is) const {
-    if (given && !there_is) wrong(kName, what, "a tensor", "none where quant is " + call_.quant);
+    if (given && !there_is) wrong(kName, what, "a tensor", "none if quant is " + call_.quant);
     return there_is;
   }
 
@@ -151,7 +151,7 @@ class NormLayout {
 
   Written written(const char* what, const MaybeTensor& given, std::span<const int64_t> size,
                   ScalarType type) {
-    if (!given && call_.given) wrong(kName, what, "none", "a tensor where quant is " + call_.quant);
+    if (!given && call_.given) wrong(kName, what, "none", "a tensor if quant is " + call_.quant);
     if (!given) {
       Tensor fresh = empty_dense(call_.x, size, type);
       return {fresh, fresh};

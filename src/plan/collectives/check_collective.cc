@@ -71,10 +71,9 @@ void check_memory(std::string_view name, std::string_view what, const void* data
                   std::size_t item) {
   require(bytes == 0 || data != nullptr, "{}: {}: got null data, expected {} bytes", name, what,
           bytes);
-  require(
-      reinterpret_cast<std::uintptr_t>(data) % item == 0,
-      "{}: {}: got data {} bytes off alignment, expected it aligned to its elements of {} bytes",
-      name, what, reinterpret_cast<std::uintptr_t>(data) % item, item);
+  require(reinterpret_cast<std::uintptr_t>(data) % item == 0,
+          "{}: {}: got data {} bytes off alignment, expected alignment to elements of {} bytes",
+          name, what, reinterpret_cast<std::uintptr_t>(data) % item, item);
 }
 
 /// In place, or apart.

@@ -44,7 +44,7 @@ void check_tensor(const Tensor& t) {
   require(!t.wanted || t.bytes == 0 || t.data != nullptr, "{}: {}: got null, expected {} bytes",
           kNormName, t.what, t.bytes);
   require(t.begin() % static_cast<std::uintptr_t>(t.aligned) == 0,
-          "{}: {}: got data {} bytes off alignment, expected it aligned to {} bytes", kNormName,
+          "{}: {}: got data {} bytes off alignment, expected alignment to {} bytes", kNormName,
           t.what, t.begin() % static_cast<std::uintptr_t>(t.aligned), t.aligned);
 }
 
@@ -119,7 +119,7 @@ NormCall check_norm(const AllReduceNormArgs& a, int rank, int ranks) {
   c.sum.sends = c.sum.takes = std::vector<Parcel>(all, Parcel{0, bytes.rows});
   const bool quantises = a.quant != NormQuant::none;
   require(quantises || (a.quantised == nullptr && a.scales == nullptr),
-          "{}: quantised and scales: got some, expected none where quant is none", kNormName);
+          "{}: quantised and scales: got some, expected none if quant is none", kNormName);
   const Index scales = a.m == 0 ? 0 : bytes.scales;
   const std::array<Tensor, 3> read{Tensor{"x", a.x, bytes.rows, true},
                                    {"residual", a.residual, bytes.rows, false},

@@ -20,7 +20,7 @@ std::string stray_of(double first_us, double last_us) {
   if (first_us <= 0 || last_us <= 0) return "";
   const double stray = std::max(first_us, last_us) / std::min(first_us, last_us);
   if (stray <= kMostStray) return "";
-  return fmt::format("the same call in {:.1f} us and then in {:.1f} us, more than {:.0f} % apart",
+  return fmt::format("the same call took {:.1f} us and then {:.1f} us, more than {:.0f} % apart",
                      first_us, last_us, 100 * (kMostStray - 1));
 }
 
