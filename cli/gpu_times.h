@@ -46,7 +46,7 @@ class GpuTimes {
   double host_us(const std::function<void()>& call);
 
  private:
-  /// Runs two calls eagerly and captures a graph of calls. Returns about what one call takes.
+  /// Runs two calls eagerly and captures a graph of calls. Returns the approximate time of a call.
   double prepare(std::size_t number, const GpuCall& call);
   double sample(std::size_t number, int load, int timed);
 

@@ -75,8 +75,8 @@ Link parse_link(std::string_view text) {
   const auto parts = split_list("--link", text);
   require(parts.size() <= 2, "--link: got \"{}\", expected GB/s[,latency_us]", text);
   const double rate = parse_real("--link", parts[0]);
-  require(rate > 0 && rate <= 1e6, "--link: bandwidth: got {} GB/s, expected more than 0, to 1e6",
-          parts[0]);
+  require(rate > 0 && rate <= 1e6,
+          "--link: bandwidth: got {} GB/s, expected more than 0 and at most 1e6", parts[0]);
   link.bytes_per_s = rate * 1e9;
   if (parts.size() == 2) {
     const double latency = parse_real("--link", parts[1]);

@@ -4,8 +4,7 @@
 
 namespace tilelace::cli {
 
-/// Error: usage, if write_text could not write to the path. Leaves a file there as it is and makes
-/// none.
+/// Checks that write_text can write to the path, without changing or making a file. Error: usage.
 void require_writable(const std::string& option, const std::string& path);
 /// Writes the file whole or leaves the old one: the text goes to a new file beside it, which then
 /// replaces it. Errors: usage, if the file cannot be written.

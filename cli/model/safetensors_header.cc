@@ -231,7 +231,7 @@ void check_layout(const std::string& file, const TensorMap& tensors, std::uint64
     const auto& [name, info] = entry;
     const auto where = fmt::format("safetensors: {}: tensor {}", file, printable(name));
     require(info.begin <= info.end && info.end <= data_bytes,
-            "{}, got data_offsets [{}, {}], expected them ascending and at most {}", where,
+            "{}, got data_offsets [{}, {}], expected ascending offsets of at most {}", where,
             info.begin, info.end, data_bytes);
     const std::uint64_t bytes = bytes_of(info, where);
     require(info.end - info.begin == bytes, "{}, got {} bytes of data, expected {} for its shape",

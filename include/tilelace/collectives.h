@@ -78,7 +78,7 @@ std::string_view name_of(Reduction);
 /// SymmetricBuffer must be at the same place of it on every rank, else calls that go directly end
 /// in a usage error (docs/collectives.md).
 struct CollectiveArgs {
-  const void* in = nullptr;                   ///< aligned to an element; to 16 bytes it is faster
+  const void* in = nullptr;                   ///< aligned to an element (faster: 16 bytes)
   void* out = nullptr;                        ///< the same
   Item item = Item::bf16;                     ///< type of the elements
   Reduction reduction = Reduction::sum;       ///< all_reduce and reduce_scatter

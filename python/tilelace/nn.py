@@ -128,7 +128,9 @@ class QKVParallelLinear(ColumnParallelLinear):
     def _shards_of(self, size: int, stride: int) -> list[slice]:
         q, kv, ranks = self.total_num_heads, self.total_num_kv_heads, self._ranks
         if q % ranks or (kv % ranks and ranks % kv):
-            raise usage(f"QKVParallelLinear: heads: got {q} of queries and {kv} of keys and values, expected queries: a multiple of the {ranks} ranks, keys and values: a multiple or a divisor of the ranks")
+            raise usage(f"QKVParallelLinear: heads: got {q} for queries and {kv} for keys and values, expected a "
+                        f"multiple of the {ranks} ranks for queries, and a multiple or a divisor of the ranks for "
+                        "keys and values")
         self.num_heads, self.num_kv_heads = q // ranks, max(1, kv // ranks)
         first = self._rank * kv // ranks
         starts = [(self._rank * self.num_heads, self.num_heads), (q + first, self.num_kv_heads),

@@ -13,11 +13,11 @@
 
 namespace tilelace::check {
 
-/// What is wrong with a map of these ids [m, top_k]; nothing if
-///   `begins` gives each expert one row per id that names it, from row 0 and without gaps;
-///   rows map one to one to the (token, slot) pairs that have an expert of this rank;
+/// What is wrong with a map of these ids [m, top_k]; none if all of this holds:
+///   `begins` starts at row 0 and gives each expert a row for each id that names it, without gaps;
+///   rows and the (token, slot) pairs of this rank's experts match one to one;
 ///   a row lies in its expert's part, and within each part rows are in the order of (token, slot);
-///   the first id that names no expert is named, and the hash is that of the ids.
+///   `wrong` tells the first id that names no expert, and the hash is that of the ids.
 std::optional<std::string> wrong_in_map(const schedule::MoeMap&, std::span<const std::int64_t> ids,
                                         std::span<const std::int32_t> map);
 

@@ -223,8 +223,8 @@ void Meeting::require_agreement(const Frame& frame, int expected) {
   Join other;
   if (frame.type != FrameType::join || frame.bytes.size() != sizeof other || !frame.fds.empty())
     raise(ErrorKind::peer,
-          "communicator: {}: got a message {} with {} bytes and {} descriptors, expected "
-          "join with {} bytes and no descriptors",
+          "communicator: {}: got a message {} with {} bytes and {} descriptors, expected a join "
+          "message with {} bytes and no descriptors",
           directory_, name_of(frame.type), frame.bytes.size(), frame.fds.size(), sizeof other);
   std::memcpy(&other, frame.bytes.data(), sizeof other);
   require(

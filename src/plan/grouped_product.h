@@ -72,7 +72,7 @@ constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
 }
 
-/// The reason, as text, for which grouped_tiling takes this kind.
+/// Why grouped_tiling takes this kind, as text.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
     case GroupedTiling::few: return "few rows an expert, which narrow tiles pad less";

@@ -21,7 +21,7 @@
 // partial, store_partial and park take a whole tile or a piece of the tile computed last.
 //           send_partial(c), fetch_partial(c), send_result(c), fetch_result(c), deliver(c)  chunks.
 // collectives: send(r), take(r), deliver(r)  a round (exchange.h). Under lines, instead of flags:
-//           put_line, take_line  units that carry the call's epoch: each is there whole or not, is
+//           put_line, take_line  units that carry the call's epoch: each arrives as a whole, is
 //                             written with release and read with acquire once its epoch is equal.
 #pragma once
 #include "core/host_device.h"

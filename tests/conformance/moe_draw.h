@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// Draws the case of a number.
+/// Draws the case that has this number.
 class MoeDraw {
  public:
   explicit MoeDraw(std::uint32_t seed)

@@ -92,7 +92,7 @@ const BadInput kBadInputs[] = {
     {"UnknownDtype", "run --model minilm-l6 --m 1 --dtype fp8",
      "tilelace: --dtype: got \"fp8\", expected bf16, fp16, fp32\n"},
     {"NoLink", "run --model minilm-l6 --m 1 --link 0",
-     "tilelace: --link: bandwidth: got 0 GB/s, expected more than 0, to 1e6\n"},
+     "tilelace: --link: bandwidth: got 0 GB/s, expected more than 0 and at most 1e6\n"},
     {"NoTimeout", "run --model minilm-l6 --m 1 --timeout 0",
      "--timeout: got \"0\", expected a number from 0.001 to"},
     {"NanTimeout", "run --model minilm-l6 --m 1 --timeout nan",

@@ -50,7 +50,7 @@ TEST(CliSizes, Links) {
   EXPECT_EQ(parse_link("2").bytes_per_s, 2e9);
   EXPECT_DOUBLE_EQ(parse_link("0.5,10").latency_s, 10e-6);
   EXPECT_EQ(error_of([] { parse_link("0"); }),
-            "--link: bandwidth: got 0 GB/s, expected more than 0, to 1e6");
+            "--link: bandwidth: got 0 GB/s, expected more than 0 and at most 1e6");
   EXPECT_EQ(error_of([] { parse_link("nan"); }), "--link: got \"nan\", expected a number");
   EXPECT_EQ(error_of([] { parse_link("1,-3"); }), "--link: latency: got -3 us, expected 0 to 1e6");
   EXPECT_EQ(error_of([] { parse_link("1,2,3"); }),

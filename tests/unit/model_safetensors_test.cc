@@ -147,10 +147,10 @@ std::vector<BadHeader> bad_layout() {
   const std::string a = "tensor a, got ";
   const std::string b = R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":)";
   return {
-      {offsets("[24,0]"), 24, a + "data_offsets [24, 0], expected them ascending and at most 24"},
-      {offsets("[0,24]"), 23, a + "data_offsets [0, 24], expected them ascending and at most 23"},
+      {offsets("[24,0]"), 24, a + "data_offsets [24, 0], expected ascending offsets of at most 24"},
+      {offsets("[0,24]"), 23, a + "data_offsets [0, 24], expected ascending offsets of at most 23"},
       {offsets("[0,18446744073709551615]"), 24,
-       a + "data_offsets [0, 18446744073709551615], expected them ascending and at most 24"},
+       a + "data_offsets [0, 18446744073709551615], expected ascending offsets of at most 24"},
       {offsets("[0,20]"), 24, a + "20 bytes of data, expected 24 for its shape"},
       {offsets("[1,25]"), 25,
        a + "data that begins at byte 1, expected byte 0: no hole, no overlap"},

@@ -7,7 +7,7 @@
 
 namespace tilelace::torch_binding {
 
-/// All of them: calls of this rank alone, and calls of the whole group.
+/// All these calls: of this rank alone, and of the whole group.
 const std::vector<OpEntry>& services();
 
 }  // namespace tilelace::torch_binding

@@ -64,8 +64,8 @@ std::ostream& operator<<(std::ostream&, const GemmPlan&);
 /// places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
-/// The plan for `tiles` tiles, which fit the device at once, in two rounds: two workers share each
-/// tile's k-steps, in the first round those of the first half of the tiles. None if impossible.
+/// A plan in two rounds for `tiles` tiles, all of which fit the device at once. In each round, two
+/// workers share the k-steps of each tile of one half of the tiles. None if impossible.
 std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::int64_t k);
 
 /// The plan as text: "c256 workers 66 split 40 group 8 early".

@@ -27,7 +27,7 @@ int choose_ranks(int asked);
 /// Whether this number of ranks must share devices.
 bool share_devices(int ranks);
 
-/// What is wrong with a result: wrong words, a missed bar.
+/// What is wrong with a result: wrong words, or a rate below its target.
 struct Verdict {
   bool good = true;
   std::string text;

@@ -41,7 +41,7 @@ class WarpFlags {
     if (waits_++ == lane()) awaited_ = word;
   }
 
-  /// Waits for this round's words, one per lane. With the first of them lanes from kMaxGpuRanks on
+  /// Waits for this round's words, one per lane. The first time, lanes from kMaxGpuRanks on also
   /// wait for peers' headers, so that one load reads all. A word stays until this rank has taken
   /// what its place holds, so it is never of a later round or call.
   TILELACE_DEVICE void settle(std::uint32_t round) {

@@ -14,7 +14,7 @@
 namespace tilelace::cuda {
 
 struct GatherPush {
-  schedule::AgGemm schedule;  ///< workers: CTAs; its borders are `borders`
+  schedule::AgGemm schedule;  ///< its workers are CTAs; it points to `borders`
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
   bool stage = false;  ///< own rows are copied into the own slot, too
   CallParams call;

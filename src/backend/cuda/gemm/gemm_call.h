@@ -21,7 +21,7 @@ class GemmWorkspace {
   GemmWorkspace& operator=(const GemmWorkspace&) = delete;
   ~GemmWorkspace();
   [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
-  /// Enqueues a check for a wait in a GEMM that timed out. Asynchronous. Error: system.
+  /// Enqueues a check whether a wait in a GEMM has timed out. Asynchronous. Error: system.
   void look(cudaStream_t);
   /// The result of the last check that has run. If a wait timed out, makes the workspace anew,
   /// which synchronises the device; else it waits for nothing. Error: system.

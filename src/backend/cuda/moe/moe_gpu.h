@@ -39,7 +39,7 @@ struct PermuteRows {
   std::int64_t columns = 0;       ///< multiple of 8
   DType dtype{};
   const float* weights =
-      nullptr;  ///< [m, top_k] or null: rows are multiplied by theirs, and rounded
+      nullptr;  ///< [m, top_k] or null: each row is multiplied by its own, then rounded
 };
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);
@@ -61,7 +61,7 @@ struct SumSlots {
 /// Errors: usage (null, misaligned, columns), system.
 void sum_slots(const SumSlots&, cudaStream_t);
 
-/// How a product's columns become results. `one`: each is one, with an activation. `swiglu`: first
+/// How a product's columns become results. `one`: each is a result, activated. `swiglu`: first
 /// gates, then as many ups; silu(gate) * up. `clamped`: gates and ups alternate, gate first; with
 /// gate at most 7 and up in -7..7, gate * sigmoid(1.702 * gate) * (up + 1).
 enum class Gating : std::uint8_t { one, swiglu, clamped };

@@ -16,7 +16,7 @@ namespace tilelace::cuda {
 
 struct SumRows {
   schedule::ReduceRows schedule;    ///< its workers are the CTAs
-  CallParams call;                  ///< of this kernel, the call's only one
+  CallParams call;                  ///< this kernel is the call's only one
   std::size_t partials = 0;         ///< offset of every rank's [m, n]
   const std::byte* own = nullptr;   ///< this rank's partial [m, n], in its slot or the caller's
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum

@@ -52,7 +52,7 @@ class NcclMemory {
 
 struct NcclOptions {
   double timeout_s = 30;  ///< limit of every wait for NCCL or a peer
-  /// NCCL's own calls block. Then only running collectives have a timeout, not calls.
+  /// NCCL's own calls block. Then running collectives have a timeout, but calls have none.
   bool blocking = false;
   /// Limit of CTAs of NCCL's kernels, which then have no clusters, so that CTAs fit anywhere; 0:
   /// NCCL's choice. A limit is refused if the environment overrides it.
