@@ -29,6 +29,7 @@ enum class Verb : std::uint8_t {
   put_line,
   take_line
 };
+constexpr int kVerbs = static_cast<int>(Verb::take_line) + 1;
 
 /// Whether the verb moves bytes from one rank to another.
 constexpr bool is_transfer(Verb verb) {

@@ -27,10 +27,10 @@ struct Costs {
   double end_us = 0;                        ///< time after a rank's last step
   double header_us = 0;                     ///< writing a header to a peer
   int resident = 1;                         ///< workers of a rank that run at the same time
-  schedule::Route route;                    ///< tells how many children a rank has
+  schedule::Route route;                    ///< children of a rank; whether it copies to many
 };
 
-/// Random or uneven behaviour of ranks. All zero: none.
+/// Random or uneven behaviour of ranks. The defaults: none.
 struct Disturbance {
   double start_us = 0;    ///< ranks begin up to this much late
   double tile_noise = 0;  ///< a tile takes up to this fraction longer
@@ -59,10 +59,10 @@ struct Span {
 struct Outcome {
   double end_us = 0;  ///< when the last rank ends
   std::vector<double> rank_end_us;
-  std::array<std::int64_t, 20> verbs{};  ///< number of calls of each verb
-  double bytes = 0;                      ///< bytes sent over wires
-  double compute_us = 0;                 ///< computing time of all workers together
-  double wait_us = 0;                    ///< time that workers wait for flags
+  std::array<std::int64_t, schedule::kVerbs> verbs{};  ///< number of calls of each verb
+  double bytes = 0;                                    ///< bytes sent over wires
+  double compute_us = 0;                               ///< computing time of all workers together
+  double wait_us = 0;                                  ///< time that workers wait for flags
   double reduce_us = 0;
   double wire_us = 0;     ///< busy time of the busiest wire in a node
   double network_us = 0;  ///< busy time of the busiest NIC
