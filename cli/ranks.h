@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function on every rank, as threads or as forked children, and returns the ranks' messages.
+// Runs a function on every rank, as threads or as forked children, and passes on ranks' messages.
 #pragma once
 #include <functional>
 #include <string>

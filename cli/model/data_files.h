@@ -8,14 +8,14 @@
 
 namespace tilelace::model {
 
-/// Places where a folder ("models") may be, best first: in `data` (TILELACE_DATA); beside this
-/// command or above it (installed, in a build tree, or both copied elsewhere); in the sources that
-/// the command was built from; in the prefix that it was configured for.
+/// Places where a folder ("models") may be, best first: in `data` (TILELACE_DATA); beside or above
+/// this command (installed, in a build tree, or copied elsewhere with the folder); in the sources
+/// that the command was built from; in the prefix that its build was configured for.
 std::vector<std::filesystem::path> data_places(const std::string& folder,
                                                const std::filesystem::path& command,
                                                const std::optional<std::string>& data);
 
-/// Names (stems) of the JSON files of a folder of the source tree ("models"), sorted.
+/// Names (stems) of the JSON files in all places of a folder ("models"), sorted, each once.
 std::vector<std::string> known_files(const std::string& folder);
 
 /// For errors: "one of a, b", or that there are no files, and every place that was searched.

@@ -68,7 +68,8 @@ ExpertsConfig read_experts(const std::filesystem::path& file) {
   if (family.shared != nullptr && fields.find(family.shared) != nullptr) {
     const std::int64_t shared = std::int64_t{fields.size(family.shared)} * c.inner;
     if (shared > kMaxSize)
-      fields.fail(family.shared, fmt::format("at most {} columns in all", kMaxSize));
+      fields.fail(family.shared,
+                  fmt::format("at most {} (of {} columns each)", kMaxSize / c.inner, c.inner));
     c.shared = static_cast<int>(shared);
   }
   c.activation = family.activation;

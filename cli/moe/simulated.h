@@ -26,9 +26,9 @@ SimulatedLayer simulate_layer(const sim::MachineModel&, const MoeWork&, const st
 
 Table layer_table(int characters);
 std::vector<std::string> layer_cells(const SimulatedLayer&);
-/// How far off layers of experts are known to be.
+/// How large the errors of simulated times of such layers are known to be.
 std::string layer_notes(const sim::MachineModel&);
-/// "tilelace.moe/1" with what only a simulation has beside it.
+/// The record "tilelace.moe/1", with the fields that only a simulation adds.
 std::string layer_record(const sim::MachineModel&, const MoeWork&, const SimulatedLayer&);
 
 }  // namespace tilelace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `bench` is asked to time of mixtures of experts, and what routings there are.
+// What a command is asked about mixtures of experts (bench, tune, simulate), and the routings.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -19,23 +19,23 @@ std::string_view name_of(RoutingKind);
 std::vector<RoutingKind> parse_routings(std::string_view text);
 
 struct MoeWork {
-  std::vector<std::string> ops;  ///< moe_rs: tokens of their own; moe_ar: replicated ones
+  std::vector<std::string> ops;  ///< moe_rs: each rank has its own tokens; moe_ar: all have all
   std::vector<RoutingKind> routings;
   std::vector<std::int64_t> sizes;  ///< tokens of all ranks
   int ranks = 1;
   Device device = Device::cpu;
   GpuFacts gpus;      ///< where ranks have GPUs
-  std::string model;  ///< empty: sizes without a model
+  std::string model;  ///< empty: the layer is given by its sizes
   MoeLayer layer;     ///< of a rank; m: the largest size
   bool biased = false;
   bool check = true;
-  int iterations = 0;  ///< 0: what fits the time of a row
+  int iterations = 0;  ///< 0: as many as fit a row's seconds; GPUs: a fixed number
   int warmup = 2;
 };
 
 /// Whether these names, between commas, are ops of mixtures of experts that `command` takes.
-/// With `halves` it takes a first half alone, too. Errors: usage (some are, or a name like theirs
-/// is none).
+/// With `halves` it takes a first half alone, too. Errors: usage (only some are, or a name is none
+/// but looks like one).
 bool are_moe(std::string_view command, std::string_view ops, bool halves = false);
 bool is_first_half(std::string_view op);
 

@@ -47,9 +47,9 @@ struct Problem {
   [[nodiscard]] std::size_t outputs() const;
 };
 
-/// GPU ranks: whether transport multimem is `usable`, or what is missing. `not_asked`: the
-/// communicator's option multicast. `not_allowed`: TILELACE_MULTICAST=1 in the environment.
-/// `not_supported`: support by the device.
+/// GPU ranks: whether transport multimem is `usable`, or why not. `not_asked`: the communicator was
+/// made without option multicast. `not_allowed`: TILELACE_MULTICAST=1 is not in the environment.
+/// `not_supported`: the device cannot.
 enum class Multicast : std::uint8_t { not_asked, not_allowed, not_supported, usable };
 
 /// The machine that plans are made for.
@@ -97,9 +97,9 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 /// cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of tile_n is gate, half is up).
 /// Transports on GPU ranks:
 ///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
-///   sums      `store`: the GEMM or the summing kernel writes to peers; `pull`: the summing kernel,
-///             or in a fused gemm_ar warps of the GEMM kernel, read partial sums from all ranks;
-///             `multimem`: as `pull`, but the NVLink switch adds
+///   sums      `store`: the GEMM or the summing kernel writes to peers; `push`: a collective's
+///             kernels send partial sums; `pull`: the summing kernel, or in a fused gemm_ar warps
+///             of the GEMM kernel, read those of all ranks; `multimem`: the NVLink switch adds them
 /// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums.
 struct Plan {
   Op op{};                            ///< what is computed

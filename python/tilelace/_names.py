@@ -82,7 +82,7 @@ def _group_of(group: Group) -> dist.ProcessGroup:
         if group.ndim != 1:
             raise usage(
                 f"group: got a device mesh of {group.ndim} dimensions, "
-                "expected one of one dimension (mesh[name]) or (mesh, dimension)"
+                "expected a mesh of one dimension (mesh[name]), or the pair (mesh, dimension)"
             )
         return group.get_group()
     if isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], DeviceMesh):

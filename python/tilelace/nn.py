@@ -109,8 +109,8 @@ class QKVParallelLinear(ColumnParallelLinear):
     ) -> None:
         for name in ("gather_output", "stride"):
             if name in arguments:
-                raise usage(f"QKVParallelLinear: {name}: got {arguments[name]!r}, expected none: every "
-                            "rank has heads of q, k and v")
+                raise usage(f"QKVParallelLinear: {name}: got {arguments[name]!r}, but it takes no such "
+                            "argument: every rank has heads of q, k and v")
         self.head_size, self.total_num_heads = head_size, total_num_heads
         self.total_num_kv_heads = total_num_kv_heads or total_num_heads
         super().__init__(
@@ -240,8 +240,8 @@ class ParallelMLP(torch.nn.Module):
         super().__init__()
         for name in ("gather_output", "input_is_parallel", "stride"):
             if name in arguments:
-                raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, expected none: the "
-                            "hidden layer always stays split")
+                raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, but it takes no such "
+                            "argument: the hidden layer always stays split")
         if activation != "swiglu" and activation not in _ACTIVATIONS:
             raise usage(
                 f'ParallelMLP: activation: got "{activation}", expected swiglu or one of '

@@ -76,7 +76,7 @@ def _run(
     try:
         tensors += outs
         if any([t.is_meta for t in tensors]) and _arguments.without_data(tensors):
-            raise TypeError("some tensors have no data")
+            raise TypeError("meta tensors beside others: pass tensors that all have data, or all meta")
         if forward_ad._current_level >= 0 and _arguments.has_tangents(tensors):
             raise TypeError("forward-mode derivatives are not supported: use reverse mode")
         if not torch.is_grad_enabled() or not any([t.requires_grad for t in tensors]):

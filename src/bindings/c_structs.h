@@ -91,10 +91,11 @@ T known(const T& given, const char* call, const char* what) {
   if (bytes > sizeof(T)) {
     const bool zeros =
         std::all_of(begin + sizeof(T), begin + bytes, [](unsigned char b) { return b == 0; });
-    require(zeros,
-            "{}: {}: struct_size: got {}, and values after the {} bytes that API version {} knows: "
-            "set fields that this library does not know to 0",
-            call, what, bytes, sizeof(T), TILELACE_API_VERSION);
+    require(
+        zeros,
+        "{}: {}: struct_size: got {}, with values beyond the {} bytes of API version {}: set to 0 "
+        "the fields that this library does not know",
+        call, what, bytes, sizeof(T), TILELACE_API_VERSION);
   }
   T all{};
   std::memcpy(&all, &given, std::min(bytes, sizeof(T)));

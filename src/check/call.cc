@@ -160,7 +160,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   const bool gather = row_of(s.op).gathers;
   if (ranks < 1) return "ranks must be at least 1";
   if (s.m < 0) return "m must not be negative";
-  if (s.cols < (gather ? 0 : 1)) return "cols must be at least 1";
+  if (s.cols < (gather ? 0 : 1))
+    return gather ? "cols must not be negative" : "cols must be at least 1";
   if (s.tile_m < 1 || s.chunk_rows < 1 || s.raster_group < 1) {
     return "tile_m, chunk_rows and raster_group must be at least 1";
   }

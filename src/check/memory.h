@@ -160,7 +160,7 @@ void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& em
     if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
-/// Where these own rows are in area `place`; each area has room for all own rows.
+/// Where `rows`, some of the rows `own`, are in area number `place`; each area has room for `own`.
 inline RowRange placed(RowRange own, Index place, RowRange rows) {
   const Index begin = place * own.size() + rows.begin - own.begin;
   return {begin, begin + rows.size()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that thread groups and process groups share.
+// The checks of arguments that thread groups and process groups have in common.
 #pragma once
 #include <fmt/format.h>
 

@@ -156,9 +156,10 @@ std::unique_ptr<Group> ProcessGroup::connect_members(std::span<const int> member
   try {
     return make_over(place, std::move(sockets), deadline, check);
   } catch (const Failure& f) {  // its rank is a place in the list
-    throw Failure(f.kind(), members[static_cast<std::size_t>(f.about())],
-                  fmt::format("subgroup: {} (here ranks are indices of the list {})", f.what(),
-                              fmt::join(members, ", ")));
+    throw Failure(
+        f.kind(), members[static_cast<std::size_t>(f.about())],
+        fmt::format("subgroup: {} (a rank in this text is a position, from 0, in the list {})",
+                    f.what(), fmt::join(members, ", ")));
   }
 }
 

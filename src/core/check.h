@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How errors are raised. A text says what happened and what to do; for a wrong value it is `op:
-// what: got X, expected Y`.
+// How errors are raised. A text says what happened and what to do; for a wrong value it reads
+// `op: what: got X, expected Y`.
 #pragma once
 #include <fmt/core.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands for tuning a product of a layer of experts: random values and routings, in so many
-// copies that L2 cannot hold all that calls touch, and the expected result.
+// Operands for tuning a product of a layer of experts, with random values and routings, and a check
+// of the result. There are so many copies of them that L2 cannot hold all that calls touch.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -29,18 +29,18 @@ std::string_view file_in(std::string_view said) { return said.substr(said.find('
 
 /// What of the options must be equal, too.
 std::string habits_of(const CommunicatorOptions& o) {
-  return fmt::format("autotune {:g} s, deterministic {}, cache {}, tables that are found {}",
-                     o.autotune, o.deterministic ? "yes" : "no", o.cache.empty() ? "no" : "yes",
+  return fmt::format("autotune {:g} s, deterministic {}, cache {}, tables {}", o.autotune,
+                     o.deterministic ? "yes" : "no", o.cache.empty() ? "no" : "yes",
                      o.tuning_file == plan::kNoTuning ? "no" : "yes");
 }
 
 void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
   const auto all = group.all_gather(habits_of(o), o.timeout_s);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
-    require(
-        all[rank] == all[0],
-        "communicator: tuning: got {} on rank 0, {} on rank {}: it must be the same on every rank",
-        all[0], all[rank], rank);
+    require(all[rank] == all[0],
+            "communicator: tuning: got ({}) on rank 0, ({}) on rank {}: all must be the same on "
+            "every rank",
+            all[0], all[rank], rank);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
 
 /// What the host knows about a product before its routing.
 struct GroupedProduct {
-  std::int64_t rows = 0;  ///< most rows, of all experts together
+  std::int64_t rows = 0;  ///< at most this many rows, of all experts together
   std::int64_t n = 0;     ///< rows of an expert's weight; gated: of gate and up
   std::int64_t k = 0;
   std::int64_t experts = 0;

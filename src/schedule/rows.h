@@ -18,7 +18,7 @@ TILELACE_HD constexpr RowRange intersect(RowRange a, RowRange b) {
   return r.end > r.begin ? r : RowRange{r.begin, r.begin};
 }
 
-/// m rows split over ranks: at ranks + 1 listed borders, or evenly with the remainder first.
+/// m rows split over ranks: at ranks + 1 listed borders, or evenly, the first m % ranks one longer.
 struct RowSplit {
   Index m = 0;
   int ranks = 1;
@@ -39,7 +39,7 @@ struct RowSplit {
   }
 };
 
-/// The i-th band of the global grid whose rows lie in several shards.
+/// Number i of the global grid's bands that lie in several shards; empty: there are fewer.
 TILELACE_HD constexpr RowRange straddling_band(const RowSplit& split, int tile_m, Index i) {
   Index last = -1;
   for (int q = 1; q < split.ranks; ++q) {

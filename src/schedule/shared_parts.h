@@ -75,8 +75,8 @@ struct PartPlace {
   return at;
 }
 
-/// Role collect, worker w of `workers`. Verbs: wait_for(part) waits for its flag; deliver(part)
-/// copies it from the slot to the user.
+/// Role collect of one of `workers` workers. Verbs: admit(); wait_for(part) waits for its flag;
+/// deliver(part) copies it from the slot to the user.
 template <class Verbs>
 TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,
                                int workers, Verbs& v) {

@@ -41,7 +41,7 @@ struct GemmTime {
   double power_us = 0;   ///< time at the power limit
   double fixed_us = 0;
   [[nodiscard]] double busy_us() const;   ///< The time without fixed_us.
-  [[nodiscard]] double clock_us() const;  ///< The time without the power limit.
+  [[nodiscard]] double clock_us() const;  ///< busy_us() without the power limit.
   [[nodiscard]] double total_us() const { return busy_us() + fixed_us; }
   [[nodiscard]] GemmBound bound() const;
   /// Ratio of the time under the power limit to that at full clock.
@@ -60,9 +60,9 @@ GemmTime gemm_time(const Compute&, const Product&);
 double least_us(const Compute&, const Product&);
 
 /// How much faster GEMMs run inside a call than a GEMM alone at its power limit. At the clock of
-/// the GEMM alone the call takes `call_us`; it draws the GEMM's power for `product_us`, and the
-/// same power again for `others_us`. Power grows with the third power of the clock: it is
-/// proportional to the clock and to the square of the voltage, which follows the clock.
+/// the GEMM alone the call takes `call_us`, and its energy is the GEMM's power times (`product_us`
+/// + `others_us`). Power grows with the third power of the clock: it is proportional to the clock
+/// and to the square of the voltage, which follows the clock.
 double clock_gain(const Compute&, double call_us, double product_us, double others_us);
 
 }  // namespace tilelace::sim

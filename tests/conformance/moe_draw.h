@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// Draws the case that has this number.
+/// Draws cases one after the other; the seed says which.
 class MoeDraw {
  public:
   explicit MoeDraw(std::uint32_t seed)
@@ -28,7 +28,7 @@ class MoeDraw {
     c.add = static_cast<MoeCase::Add>(below(c.scatters ? 3 : 2));
     c.type = below(2) == 0 ? Item::i32 : Item::i64;
     c.seed = seed_ * 1000 + static_cast<std::uint32_t>(below(1000));
-    const bool cut = below(2) == 0 && l.experts >= ranks;  // one rank per expert
+    const bool cut = below(2) == 0 && l.experts >= ranks;  // each expert is on one rank
     for (int r = 0; r < ranks; ++r) {
       c.rows.push_back(below(4) == 0 ? 0 : below(12));
       l.m += c.rows.back();

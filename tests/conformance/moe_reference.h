@@ -39,7 +39,7 @@ struct MoeCase {
   bool biased = false, scatters = true;
   enum class Add { none, all, own } add = Add::none;
   bool integers = false;
-  float filled = 1;  ///< fraction of integers that are not 0, to keep sums of long rows small
+  float filled = 1;  ///< share of elements that are drawn; the others are 0: sums stay small
   std::uint32_t seed = 0;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(parts.size()); }
@@ -148,8 +148,8 @@ inline std::vector<Within> first_half(const MoeCase& c, int rank) {
   return out;
 }
 
-/// The second half's result [m, hidden], the sum over all ranks, for these rows of their first
-/// halves.
+/// The second half's result [m, hidden], the sum over all ranks. `acts`: the results of each rank's
+/// first half, in the order of `pairs`.
 inline std::vector<Within> second_half(const MoeCase& c,
                                        const std::vector<std::vector<float>>& acts) {
   const std::int64_t hidden = c.layer.hidden, inner = c.layer.inner;

@@ -105,7 +105,7 @@ inline float stored(float f) {
   return v;
 }
 
-/// The sum of squares of units [begin, begin + size); size is a power of two.
+/// The sum of squares of units [begin, begin + size) of 8 elements each; size is a power of two.
 inline float sum_of_squares(const std::vector<float>& h, std::size_t begin, std::size_t size) {
   if (begin * 8 >= h.size()) return 0;
   if (size > 1)

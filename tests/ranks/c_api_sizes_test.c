@@ -74,8 +74,8 @@ static void sizes_of_options(void) {
   CHECK_OK(make_one(&o.known));
   o.unknown = 1;
   snprintf(text, sizeof text,
-           "communicator: options: struct_size: got %zu, and values after the %zu bytes that API "
-           "version %d knows: set fields that this library does not know to 0",
+           "communicator: options: struct_size: got %zu, with values beyond the %zu bytes of API "
+           "version %d: set to 0 the fields that this library does not know",
            sizeof o, sizeof o.known, TILELACE_API_VERSION);
   CHECK_USAGE(make_one(&o.known), text);
 }

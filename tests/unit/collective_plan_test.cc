@@ -68,7 +68,7 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
       {kReduce, [](auto& a) { a.args.reduction = Reduction{3}; },
        "all_reduce: reduction: got the unknown value 3, expected sum, avg or max"},
       {kGather, [](auto& a) { a.args.reduction = Reduction::max; },
-       "all_gather: reduction: got max, expected none: this collective adds nothing"},
+       "all_gather: reduction: got max, expected the default, sum: this collective adds nothing"},
       {kScatter, [](auto& a) { a.args.item = Item::i32, a.args.reduction = Reduction::avg; },
        "reduce_scatter: reduction: got avg of i32, expected bf16, fp16 or fp32"},
       {kGather, [](auto& a) { a.takes = {1}; }, "all_gather: takes: got 1 entries, expected none"},

@@ -13,7 +13,7 @@ class Pieces {
  public:
   static constexpr std::size_t kGrain = std::size_t{2} << 20U;
 
-  /// A range of this many bytes; sizes are rounded up to whole grains.
+  /// A range of this many bytes, rounded down to whole grains; pieces are rounded up to them.
   explicit Pieces(std::size_t bytes);
 
   /// Takes a piece from the smallest gap that fits, of equal gaps the lowest, and returns its

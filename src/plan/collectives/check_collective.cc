@@ -59,7 +59,7 @@ void check_known(std::string_view name, const CollectiveArgs& args, const Collec
           "{}: reduction: got the unknown value {}, expected sum, avg or max", name,
           static_cast<int>(args.reduction));
   require(row.sums || args.reduction == Reduction::sum,
-          "{}: reduction: got {}, expected none: this collective adds nothing", name,
+          "{}: reduction: got {}, expected the default, sum: this collective adds nothing", name,
           name_of(args.reduction));
   require(args.reduction != Reduction::avg || row_of(args.item).floats,
           "{}: reduction: got avg of {}, expected bf16, fp16 or fp32", name,

@@ -100,7 +100,7 @@ std::string illegal(const Problem& p, const Plan& plan) {
   if (transport.gpus) return fmt::format("{} is for GPU ranks", transport.name);
   if (transport.by_workers() && !mesh) return "transport store has no relays: it needs route mesh";
   if (transport.pulls && row_of(p.op).sums && !mesh) {
-    return "pulled partials have no relays: they need route mesh";
+    return "transport pull has no relays for sums: it needs route mesh";
   }
   if (plan.straddle && !mesh) return "straddle needs route mesh";
   if (plan.straddle && row_of(p.op).shares)

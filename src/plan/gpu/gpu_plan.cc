@@ -59,8 +59,9 @@ void require_machine(const Problem& p, const Machine& m) {
   require(m.multiprocessors >= 1 && m.multiprocessors <= kMostMultiprocessors,
           "{}: multiprocessors: got {}, expected 1 to {}", name_of(p.op), m.multiprocessors,
           kMostMultiprocessors);
-  require(is_architecture(m.architecture), "{}: architecture: got number {}, expected 0 to {}: {}",
-          name_of(p.op), m.architecture, kArchitectures.size() - 1, names_of_architectures());
+  require(is_architecture(m.architecture),
+          "{}: architecture: got number {}, expected 0 to {} (in this order: {})", name_of(p.op),
+          m.architecture, kArchitectures.size() - 1, names_of_architectures());
 }
 
 /// Path and route go together on some ways only.

@@ -16,10 +16,10 @@ struct CudaWay {
   double predicted_us = 0;
 };
 
-/// The plans, the best predicted first; m > 0. `kinds`: only plans of these kinds, if the problem
-/// has any; otherwise all kinds except "nccl by shard", which needs libnccl, and "multimem", which
-/// needs an NVLink switch. With any plan, gemm_ar stores directly into the peers' results if these
-/// are in symmetric memory. Errors: usage (a problem without plans, an unknown kind).
+/// The plans, the best predicted first; m > 0. `kinds`: plans of these kinds only. If empty, or if
+/// the problem has none of them: all kinds except "nccl by shard", which needs libnccl, and
+/// "multimem", which needs an NVLink switch. A gemm_ar call stores directly into the peers' results
+/// if they are in symmetric memory. Errors: usage (a problem without plans, an unknown kind).
 std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 

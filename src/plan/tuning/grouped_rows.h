@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table for products grouped by expert, which have the tiles of the product.
+// Rows of a table that say which tiles a product grouped by expert takes.
 #pragma once
 #include <string_view>
 

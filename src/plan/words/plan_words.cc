@@ -243,7 +243,7 @@ void read_sum(Words& words, Heard& h) {
         !words.take("blocks of # rows", plan.chunk_rows) &&
         !words.set("shards of columns", h.by_columns, true) &&
         !words.take("own tiles # columns behind", h.lag))
-      words.refuse("a word that sums' plans still have (docs/plans.md)");
+      words.refuse("a word of a plan of sums; some are gone (docs/plans.md)");
 }
 
 /// The way that was said, of a kernel that was named.

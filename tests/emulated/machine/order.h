@@ -78,7 +78,7 @@ struct Knower {
   Knowledge known;
   /// Its own accesses up to these steps are fenced, for Known::copies and Known::shared.
   std::uint32_t copies = 0, shared = 0;
-  std::uint64_t taken = 0;  ///< the version that it has taken
+  std::uint64_t taken = 0;  ///< Given::version that it took last
   int away = 0;             ///< depth of calls from disabled sites (machine/sites.h)
 };
 
@@ -118,12 +118,12 @@ void give(Actor copy, Given& to);
 void take(Knower& to, const Given& from);
 /// Takes the knowledge of a kernel that has ended, for threads and for bulk copies.
 void take(Knower& to, const Clocks& over);
-/// Lanes that wait for each other exchange knowledge. `to` has what lanes gave that did not stay.
+/// Lanes that wait for each other exchange knowledge. `to` has that of lanes that did not wait.
 void meet(const std::vector<Knower*>& all, Given& to);
 /// A thread has waited for a copy, so it knows the copy has ended. If `shared`, its next operations
 /// on shared memory know, too.
 void know(Knower& who, Actor copy, bool shared);
-/// Operations requested from now on know what threads know.
+/// Operations that `who` requests from now on, on device or on shared memory, know what it knows.
 void fence_copies(Knower& who);
 void fence_shared(Knower& who);
 
@@ -141,11 +141,11 @@ void touch(const Asked& copy, Access access, const void* p, std::size_t bytes);
 
 /// A CTA ends: no operation on its memory may be in flight. `all`: what its lanes know together.
 void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes);
-/// The same for one word, checked against all that others did there, not only the last two
-/// accesses.
+/// The same for one word, checked against every other actor's last arrival there; a cell keeps only
+/// the last write and two reads.
 void touch_end(const Clocks& all, Actor self, const void* p, const Arrivals& others);
 
-/// Device memory and its history of accesses. If it is mapped at several places, it is still one
+/// Memory and its history of accesses. If it is mapped at several places, it is still one
 /// object. Addresses and lengths are multiples of kRegionUnit.
 constexpr std::size_t kRegionUnit = 1 << 16;
 struct Mapped {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU checks share: ranks as threads with a stream each, JSON lines, exit codes.
+// What the GPU checks share: ranks as threads with a stream each, verdicts, JSON lines.
 #pragma once
 #include <fmt/core.h>
 

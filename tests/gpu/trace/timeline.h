@@ -13,7 +13,7 @@ namespace tilelace::gpu_test {
 /// What a lane does. If an SM's lanes do several things at once, the first in this list counts.
 enum class Doing : std::uint8_t {
   multiply,     ///< math
-  send,         ///< math: sends a partial, at its pace
+  send,         ///< math: sends a partial, a piece every so many cycles
   publish,      ///< math: waits until a partial is signalled
   store,        ///< math: stages and stores the result
   share,        ///< math: waits until a shared result is signalled

@@ -21,7 +21,7 @@ struct CallParams {
   int rank, ranks;
   std::byte* base;  ///< symmetric memory: rank r's part is at base + r * stride
   std::size_t stride;
-  std::size_t headers;  ///< offset; by rank, first of slot 0, then of slot 1
+  std::size_t headers;  ///< offset of the header words: slot 0's by rank, then slot 1's
   std::size_t flags;    ///< offset of the call's slot
   CallCounter* counter;
   std::uint32_t hash;  ///< hash of all that ranks must agree on

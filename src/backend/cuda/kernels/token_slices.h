@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens of a tile its CTAs load. A copy that reaches beyond the matrix fills the rest with
 // zeros, which takes longer than loading real rows (docs/decisions/0020). So the last tile loads
-// only the real rows and few others. The rest keeps old data, whose results are not stored.
+// only the real rows and few others. Its other rows keep old data; their results are not stored.
 #pragma once
 #include "core/host_device.h"
 
@@ -29,7 +29,7 @@ struct TokenSlices {
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// Loaded tokens of the one slice that is loaded in part in a matrix of `all` tokens; 0: none.
+  /// In a matrix of `all` tokens at most one slice is loaded in part: its loaded tokens, or 0.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

@@ -51,7 +51,7 @@ cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint
 /// Writes this rank's pattern into the source.
 cudaError_t enqueue_source(const Links& l, cudaStream_t stream);
 constexpr int kCompareBlocks = 264;
-/// Counts words of the slots that differ from their rank's pattern, into kCompareBlocks counts.
+/// Adds to kCompareBlocks counts how many words of the slots differ from their rank's pattern.
 cudaError_t enqueue_compare(const Links& l, std::uint32_t* wrong, cudaStream_t stream);
 
 }  // namespace tilelace::cuda::measure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of all other kernels of mixtures of experts, without checks.
+// Launches of the kernels of mixtures of experts but grouped_gemm's, without checks.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -21,7 +21,7 @@ struct RowsParams {
 };
 
 [[nodiscard]] cudaError_t enqueue_map(const MakeMap&, cudaStream_t);
-/// The DType must be one of GPUs.
+/// The DType must be one that GPU ranks support.
 [[nodiscard]] cudaError_t enqueue_permute(const RowsParams&, DType, int multiprocessors,
                                           cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_sum_slots(const RowsParams&, DType, int multiprocessors,

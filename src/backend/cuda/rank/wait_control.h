@@ -40,7 +40,7 @@ class WaitControl {
   /// The timeout of waits in kernels launched (or captured) from now on. Error: usage.
   void set_timeout(double timeout_s);
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
-  /// Whether kernels can read the group's abort word. If not, only finish() tells them of an abort.
+  /// Whether kernels can read the group's abort word. If not, only wait() tells them of an abort.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
   /// Ends all waits of this rank's kernels within a few ms. Any thread; never blocks.
@@ -52,8 +52,8 @@ class WaitControl {
   /// The report of the rank's first failed wait, if there is one.
   [[nodiscard]] std::optional<WaitRecord> record() const;
 
-  /// Throws the Error of the record or of the group, if there is one. A timeout also ends the
-  /// group, so that other ranks stop waiting.
+  /// Throws the Error of the record, of the group or of stop(), if there is one. A timeout in the
+  /// record also aborts the group, so that other ranks stop waiting.
   void throw_if_failed(std::string_view op);
 
   /// Waits until the work in `stream` is done; after `timeout_s` ends the waits of its kernels.

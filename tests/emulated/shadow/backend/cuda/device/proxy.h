@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/backend/cuda/device/proxy.h for emulated GPUs. Threads and bulk copies see the same memory
-// there, but the check tells apart what each may know (machine/order.h).
+// src/backend/cuda/device/proxy.h for emulated GPUs, where threads and bulk copies see the same
+// memory. The check of orders knows which of it each may see (machine/order.h).
 #pragma once
 #include <cstdint>
 
