@@ -35,8 +35,7 @@ MoeWork tuned_work(const MoeSizes& sizes, const MoeRequest& request, const Sessi
   work.gpus = gpu_facts();
   check_gpu_options(s, work.gpus);
   std::ranges::sort(work.sizes);
-  const auto [end, last] = std::ranges::unique(work.sizes);
-  work.sizes.erase(end, last);
+  work.sizes.erase(std::unique(work.sizes.begin(), work.sizes.end()), work.sizes.end());
   return work;
 }
 
