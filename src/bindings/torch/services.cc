@@ -41,7 +41,6 @@ void join(std::string group, std::string device, int64_t rank, std::vector<int64
           std::string tuning, double autotune, bool deterministic, std::string cache,
           std::vector<std::string> plans) {
   remembered([&] {
-    PlanChoices choices = choices_of(plans);
     CommunicatorOptions options;
     options.device = device_named(device);
     options.timeout_s = timeout_s;
@@ -58,6 +57,7 @@ void join(std::string group, std::string device, int64_t rank, std::vector<int64
     options.cache = cache;
     auto communicator = Communicator::from_sockets(
         static_cast<int>(rank), std::vector<int>(sockets.begin(), sockets.end()), options);
+    PlanChoices choices = choices_of(plans);  // not earlier: the communicator owns the sockets
     communicator.barrier();
     add_member(group, options, std::move(communicator), std::move(choices));
   });

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choices of plans that a group is given when it joins."""
+import contextlib
+import os
+
 import tilelace
 import torch
 import torch.distributed as dist
@@ -16,6 +19,14 @@ def left(w):
 def plan_of(w, op):
     (line,) = [text for text in tilelace.plans(w.group) if text.startswith(op + " ")]
     return line
+
+
+def open_sockets():
+    count = 0
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            count += os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+    return count
 
 
 @case(2, 3, on=BOTH)
@@ -47,6 +58,7 @@ def wrong_ones_are_refused_on_every_rank(w):
     def join(plans):
         return lambda: tilelace.join(w.group, device=w.device, plans=plans)
 
+    before = open_sockets()
     for text, plans in {
         'plans: got "gemm", expected ag_gemm, gemm_rs, gemm_ar': {"gemm": "path=fused"},
         'plans: gemm_rs path: got "quick", expected fused, medium, unfused': {"gemm_rs": "path=quick"},
@@ -55,6 +67,7 @@ def wrong_ones_are_refused_on_every_rank(w):
         "plans: got {'gemm_rs': 3}, expected texts by op": {"gemm_rs": 3},
     }.items():
         expect_raises("usage", text, join(plans))
+    assert open_sockets() <= before
     expect_raises("usage", "plans", join({"gemm_rs": "path=unfused"} if w.rank else None))
     tilelace.join(w.group, device=w.device)
     assert tilelace.all_reduce(w.randn(4, 8), w.group).shape == (4, 8)
