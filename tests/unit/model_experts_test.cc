@@ -61,7 +61,7 @@ TEST(ModelExperts, WrongConfigsAreRefusedByField) {
   has(R"({"model_type":"deepseek_v3","n_routed_experts":4,"moe_intermediate_size":16777216,)"
       R"("n_shared_experts":2,)" +
           kSizes + "}",
-      "n_shared_experts, got 2, expected at most 16777216 columns");
+      "n_shared_experts, got 2, expected at most 1 (of 16777216 columns each)");
 }
 
 TEST(ModelExperts, WhatIsNoneIsNamed) {
