@@ -218,10 +218,15 @@ def _kernels() -> dict[str, Callable[..., Any]]:
             "all_gather_into_tensor_out": all_gather_out, "reduce_scatter_tensor": reduce_scatter}
 
 
-def _before(torchs: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
-    def either(keys: Any, *args: Any, **kwargs: Any) -> Any:
+def _before(op: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
+    # torch's own kernel is the same for all backends, so it is reached by one that has none of ours.
+    # redispatch lets go of the GIL; get_kernel(...).call_boxed keeps it, and would wait for ever for a
+    # thread of gloo that ends a call's tensors under its lock.
+    torchs = torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse3)
+
+    def either(*args: Any, **kwargs: Any) -> Any:
         result = ours(*args, **kwargs)
-        return torchs.call_boxed(keys, *args, **kwargs) if result is NotImplemented else result
+        return op.redispatch(torchs, *args, **kwargs) if result is NotImplemented else result
 
     return either
 
@@ -241,14 +246,10 @@ class _Installed:
                     self.functions.append((module, name, torchs))
                     setattr(module, name, _in_place_of(torchs, ours))
         self.library = torch.library.Library("_c10d_functional", "IMPL")
-        if not hasattr(torch.library, "get_kernel"):
-            tell_once(logging.WARNING, "override_collectives: functional collectives: this torch has "
-                      "no torch.library.get_kernel; torch's own kernels run")
-            return
         for name, ours in _kernels().items():
+            op = getattr(torch.ops._c10d_functional, name).default
             for key in ("CPU", "CUDA"):
-                torchs = torch.library.get_kernel(f"_c10d_functional::{name}", key)
-                self.library.impl(name, _before(torchs, ours), key, with_keyset=True)
+                self.library.impl(name, _before(op, ours), key)
 
     def remove(self) -> None:
         for module, name, torchs in self.functions:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed's own collectives, made by ours while that is switched on."""
+import threading
+import time
+
 import tilelace
 import torch
 import torch.distributed as dist
@@ -139,3 +142,27 @@ def what_is_left_is_said_once(w):
         dist.all_reduce(x.clone(), group=w.group)
     assert calls == ["all_reduce"] and not lines, (calls, lines)
     dist.destroy_process_group(other)
+
+
+@case(2)
+def torchs_kernels_leave_other_threads_alone(w):
+    """A thread of gloo that waits for the GIL under a lock would never end otherwise."""
+    x, ticks, ended = torch.ones(1 << 25), [], threading.Event()
+
+    def tick():
+        while not ended.wait(0.001):
+            ticks.append(time.monotonic())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        with tilelace.override_collectives():
+            begin = time.monotonic()
+            y = torch.ops._c10d_functional.all_reduce(x, "product", w.group.group_name)  # copies x
+            end = time.monotonic()
+            y = torch.ops._c10d_functional.wait_tensor(y)
+    finally:
+        ended.set()
+        thread.join()
+    assert torch.equal(y, x)
+    assert sum(begin < t < end for t in ticks) >= 5, (end - begin, len(ticks))
