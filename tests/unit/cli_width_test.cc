@@ -87,8 +87,8 @@ struct Kind {
 };
 const Kind kKinds[] = {
     {"run --model minilm-l6 --tp 2 --m 128 --iterations 1", "Median times in us", "ECT"},
-    {"bench gemm_rs --tp 2 --m 256 --n 1024 --k 1024", "Median times in us", "exact"},
-    {"simulate --machine h200x4 --model llama2-70b --tp 4 --m 4096", "Predicted us", "E med"},
+    {"bench gemm_rs --tp 2 --m 64 --n 256 --k 256 --iterations 1", "Median times in us", "exact"},
+    {"simulate --machine h200x4 --model llama2-70b --tp 4 --m 256", "Predicted us", "E med"},
 };
 
 TEST(CliColumns, AreLookedAt) {
