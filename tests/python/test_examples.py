@@ -42,6 +42,8 @@ def test_a_llama_trains_as_on_one_rank():
 
 
 # A launch each: gloo's second start over the store of the first may read its addresses, and hang.
-@pytest.mark.parametrize("name", ["from_symm_mem", "from_megatron", "for_serving", "from_transformers"])
+# Two are the night's: the cases of megatron and hugging_face make the same calls in the gate.
+@pytest.mark.parametrize("name", ["from_symm_mem", "for_serving"] + (
+    ["from_megatron", "from_transformers"] if "TILELACE_TEST_TIMES" in os.environ else []))
 def test_pages_of_the_docs(name):
     assert torchrun(2, EXAMPLES / f"{name}.py").startswith("ok")
