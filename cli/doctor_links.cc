@@ -81,7 +81,7 @@ class Nvml {
   }
 
  private:
-  Library library_{{"libnvidia-ml.so.1"}};
+  Library library_ = Library{"libnvidia-ml.so.1"};
 };
 
 }  // namespace

@@ -4,7 +4,9 @@
 #pragma once
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace tilelace {
@@ -27,7 +29,8 @@ struct fmt::formatter<tilelace::TensorName> {
   static constexpr auto parse(format_parse_context& c) { return c.begin(); }
   template <class Context>
   auto format(const tilelace::TensorName& n, Context& c) const {
-    if (n.number == tilelace::TensorName::kOnly) return format_to(c.out(), "{}", n.kind);
-    return format_to(c.out(), "{} {}", n.kind, n.number);
+    std::string text(n.kind);  // format_to: clang and libfmt, made by GCC, name it differently
+    if (n.number != tilelace::TensorName::kOnly) text += ' ' + std::to_string(n.number);
+    return std::copy(text.begin(), text.end(), c.out());
   }
 };

@@ -23,7 +23,7 @@ using op::MoeBytes;
 using op::MoeCall;
 using schedule::MoeMap;
 
-constexpr std::string_view kGather = "ag_moe", kPrepare = "prepare_moe", kGrouped = "grouped_gemm";
+constexpr std::string_view kGather = "ag_moe", kPrepare = "prepare_moe";
 
 /// Throws what `check` throws, once the peers know that this rank makes no call.
 template <class Impl, class Check>
