@@ -89,8 +89,8 @@ class GpuBackend : public Backend {
   /// Whether these weights were prepared and so do not change: kernels may read them before the
   /// stream gets to the call.
   [[nodiscard]] bool prepared(std::span<const TensorView> weights) const;
-  /// Where peers can reach a result, if it is in a SymmetricBuffer.
-  [[nodiscard]] ReachableTensor reachable(const TensorView& out) const;
+  /// Where peers can reach a tensor, if it is in a SymmetricBuffer.
+  [[nodiscard]] ReachableTensor reachable(const TensorView& tensor) const;
 
   comm::Group& group_;
   CommunicatorOptions options_;

@@ -72,9 +72,9 @@ ReachableMemory GpuBackend::allocate(std::size_t bytes) {
   return {memory, memory->base(), memory->stride(), memory->bytes()};
 }
 
-ReachableTensor GpuBackend::reachable(const TensorView& out) const {
-  const auto* const at = static_cast<const std::byte*>(out.data);
-  const auto bytes = static_cast<std::size_t>(out.rows * out.cols) * size_of(out.dtype);
+ReachableTensor GpuBackend::reachable(const TensorView& tensor) const {
+  const auto* const at = static_cast<const std::byte*>(tensor.data);
+  const auto bytes = static_cast<std::size_t>(tensor.rows * tensor.cols) * size_of(tensor.dtype);
   for (std::size_t i = 0; i < reachable_.size(); ++i) {
     const auto memory = reachable_[i].lock();
     if (memory == nullptr || at < memory->local()) continue;
