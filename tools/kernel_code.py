@@ -221,15 +221,10 @@ def parse_resources(lines):
             name = None
 
 
-# Bytes of stack that a kernel may have. An array that the own rank's number indexes is no spill.
-STACKS = {"lines_kernel": 16 * 8}  # a unit of each of up to eight ranks
-
-
 def resource_findings(resources):
     for name, _, stack, local in resources:
-        most = STACKS.get(short_name(name), 0)
-        if stack > most:
-            yield f"{short_name(name)}: stack, got {stack} bytes, expected {most or 'none'}"
+        if stack:
+            yield f"{short_name(name)}: stack, got {stack} bytes, expected none"
         if local:
             yield f"{short_name(name)}: local memory, got {local} bytes, expected none"
 

@@ -181,8 +181,7 @@ class LineVerbs {
       if (!wait.again(place)) return false;
     }
 #pragma unroll
-    for (int q = 0; q < kMost; ++q)
-      if (q == s.rank) units[q] = own;
+    for (int q = 0; q < kMost; ++q) units[q] = either(q == s.rank, own, units[q]);
     return true;
   }
 
