@@ -13,52 +13,83 @@
 
 namespace tilelace::emulated {
 
-void Clocks::join(const Clocks& other) {
-  if (steps_.size() < other.steps_.size()) steps_.resize(other.steps_.size());
-  for (std::size_t i = 0; i < other.steps_.size(); ++i)
-    steps_[i] = std::max(steps_[i], other.steps_[i]);
-  if (lanes_.empty() && other.lanes_.empty()) return;
+bool Clocks::Ended::has(const Ended& other) const {
+  for (std::size_t i = 0; i < other.steps.size(); ++i)
+    if (other.steps[i] > (i < steps.size() ? steps[i] : 0)) return false;
+  auto a = lanes.begin();
+  for (const Actor b : other.lanes) {
+    while (a != lanes.end() && a->number < b.number) ++a;
+    const bool same = a != lanes.end() && a->number == b.number;
+    if (b.step > std::max(all(b.number), same ? a->step : 0)) return false;
+  }
+  return true;
+}
+
+void Clocks::Ended::join(const Ended& other) {
+  if (steps.size() < other.steps.size()) steps.resize(other.steps.size());
+  for (std::size_t i = 0; i < other.steps.size(); ++i)
+    steps[i] = std::max(steps[i], other.steps[i]);
+  if (lanes.empty() && other.lanes.empty()) return;
   std::vector<Actor> both;
-  both.reserve(lanes_.size() + other.lanes_.size());
+  both.reserve(lanes.size() + other.lanes.size());
   const auto add = [&](Actor a) {
     if (a.step > all(a.number)) both.push_back(a);
   };
-  auto a = lanes_.begin();
-  auto b = other.lanes_.begin();
-  while (a != lanes_.end() || b != other.lanes_.end()) {
-    if (b == other.lanes_.end() || (a != lanes_.end() && a->number < b->number))
+  auto a = lanes.begin();
+  auto b = other.lanes.begin();
+  while (a != lanes.end() || b != other.lanes.end()) {
+    if (b == other.lanes.end() || (a != lanes.end() && a->number < b->number))
       add(*a++);
-    else if (a == lanes_.end() || b->number < a->number)
+    else if (a == lanes.end() || b->number < a->number)
       add(*b++);
     else
       add({a->number, std::max(a++->step, b++->step)});
   }
-  lanes_ = std::move(both);
+  lanes = std::move(both);
+}
+
+bool Clocks::Ended::knows_lane(Actor actor) const {
+  const auto at = std::lower_bound(lanes.begin(), lanes.end(), actor,
+                                   [](Actor a, Actor b) { return a.number < b.number; });
+  return at != lanes.end() && at->number == actor.number && at->step >= actor.step;
+}
+
+Clocks::Ended& Clocks::own() {
+  if (ended_ == nullptr)
+    ended_ = std::make_shared<Ended>();
+  else if (ended_.use_count() > 1)
+    ended_ = std::make_shared<Ended>(*ended_);
+  return *ended_;
+}
+
+void Clocks::join(const Clocks& other) {
+  if (other.ended_ == nullptr || other.ended_ == ended_) return;
+  if (ended_ == nullptr || other.ended_->has(*ended_))
+    ended_ = other.ended_;
+  else if (!ended_->has(*other.ended_))
+    own().join(*other.ended_);
 }
 
 void Clocks::know(Actor actor) {
-  if (actor.step <= all(actor.number)) return;
-  const auto at = std::lower_bound(lanes_.begin(), lanes_.end(), actor,
+  if (knows(actor)) return;
+  std::vector<Actor>& lanes = own().lanes;
+  const auto at = std::lower_bound(lanes.begin(), lanes.end(), actor,
                                    [](Actor a, Actor b) { return a.number < b.number; });
-  if (at == lanes_.end() || at->number != actor.number)
-    lanes_.insert(at, actor);
+  if (at == lanes.end() || at->number != actor.number)
+    lanes.insert(at, actor);
   else
     at->step = std::max(at->step, actor.step);
 }
 
 void Clocks::know_all(Actor actor) {
   const unsigned group = actor.number / 32;
-  if (steps_.size() <= group) steps_.resize(group + 1);
-  steps_[group] = std::max(steps_[group], actor.step);
-  if (lanes_.empty()) return;
-  const auto over = [&](Actor a) { return a.number / 32 == group && a.step <= steps_[group]; };
-  lanes_.erase(std::remove_if(lanes_.begin(), lanes_.end(), over), lanes_.end());
-}
-
-bool Clocks::knows_lane(Actor actor) const {
-  const auto at = std::lower_bound(lanes_.begin(), lanes_.end(), actor,
-                                   [](Actor a, Actor b) { return a.number < b.number; });
-  return at != lanes_.end() && at->number == actor.number && at->step >= actor.step;
+  if (ended_ != nullptr && ended_->lanes.empty() && ended_->all(actor.number) >= actor.step) return;
+  Ended& e = own();
+  if (e.steps.size() <= group) e.steps.resize(group + 1);
+  e.steps[group] = std::max(e.steps[group], actor.step);
+  if (e.lanes.empty()) return;
+  const auto over = [&](Actor a) { return a.number / 32 == group && a.step <= e.steps[group]; };
+  e.lanes.erase(std::remove_if(e.lanes.begin(), e.lanes.end(), over), e.lanes.end());
 }
 
 namespace order {

@@ -29,7 +29,7 @@ struct Actor {
 /// The last step of each actor, by the actor's number.
 using Arrivals = std::map<unsigned, Actor>;
 
-/// The steps of each actor that are known to have ended.
+/// The steps of each actor that are known to have ended. Copies share them until one changes.
 class Clocks {
  public:
   void join(const Clocks& other);
@@ -37,18 +37,25 @@ class Clocks {
   /// Adds this step for all lanes of the actor's group.
   void know_all(Actor actor);
   [[nodiscard]] bool knows(Actor actor) const {
-    const unsigned group = actor.number / 32;
-    return (group < steps_.size() && steps_[group] >= actor.step) ||
-           (!lanes_.empty() && knows_lane(actor));
+    return ended_ != nullptr && (ended_->all(actor.number) >= actor.step ||
+                                 (!ended_->lanes.empty() && ended_->knows_lane(actor)));
   }
 
  private:
-  [[nodiscard]] bool knows_lane(Actor actor) const;
-  [[nodiscard]] std::uint32_t all(unsigned number) const {
-    return number / 32 < steps_.size() ? steps_[number / 32] : 0;
-  }
-  std::vector<std::uint32_t> steps_;  ///< by group: steps that hold for all its lanes
-  std::vector<Actor> lanes_;          ///< lanes of which more is known, by number
+  struct Ended {
+    std::vector<std::uint32_t> steps;  ///< by group: steps that hold for all its lanes
+    std::vector<Actor> lanes;          ///< lanes of which more is known, by number
+
+    [[nodiscard]] bool knows_lane(Actor actor) const;
+    [[nodiscard]] std::uint32_t all(unsigned number) const {
+      return number / 32 < steps.size() ? steps[number / 32] : 0;
+    }
+    [[nodiscard]] bool has(const Ended& other) const;
+    void join(const Ended& other);
+  };
+  Ended& own();
+
+  std::shared_ptr<Ended> ended_;  ///< null: none
 };
 
 /// What has ended, as known to threads, and to asynchronous operations on device memory and on

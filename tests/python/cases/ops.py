@@ -195,7 +195,7 @@ def weights_may_change_between_calls(w):
 
 
 @case(2)
-def ten_thousand_calls_leave_no_memory_behind(w):
+def thousands_of_calls_leave_no_memory_behind(w):
     x, weight = w.randn(4, 8), w.randn(8, 8)
 
     def call(count):
@@ -204,5 +204,5 @@ def ten_thousand_calls_leave_no_memory_behind(w):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     before = call(1000)
-    # 400 bytes a call would be 4 MB.
-    assert call(10_000) - before < 4000, "memory grew"
+    # 400 bytes a call would be 2 MB.
+    assert call(5000) - before < 2000, "memory grew"
