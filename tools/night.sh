@@ -64,8 +64,7 @@ emulated_op() {  # emulated_op OP RANKS SHAPES ORDER
     --dtypes bf16 --small --timeout-s 100 --limit-seconds 900
 }
 part_emulated() {
-  stage "emulated GPUs: build" build emulated emulated_conformance emulated_gemm_check emulated_moe_check \
-    emulated_experts
+  stage "emulated GPUs: build" build emulated "${emulated_targets[@]}"
   stage "emulated GPUs: tests" ctest --test-dir build/emulated -R '^emulated\.' -j2 --no-tests=error \
     --output-on-failure
   stage "emulated GPUs: gemm" env TILELACE_EMULATED_MULTIPROCESSORS=16 \

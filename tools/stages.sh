@@ -30,9 +30,17 @@ has_nvcc() { command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; }
 cuda_targets=(tilelace_library examples/all schedule_static_test gemm_schedule_test launch_env_test
               gpu_allocation_test gpu_arena_test gpu_cases_test gpu_exchange_test gpu_nccl_test
               gpu_range_test gpu_trace_test gpu_transport_test)
+emulated_targets=(emulated_conformance emulated_gemm_check emulated_collectives emulated_moe_check
+                  emulated_experts emulated_tune)
 cuda_tests() {  # cuda_tests PRESET [REGEX of more tests]
   ctest --test-dir "build/$1/tests/gpu" -j2 --no-tests=error --output-on-failure &&
     ctest --preset "$1" -j2 --no-tests=error -R "^(Schedule|GemmSchedule|GemmPlan|Launch|examples)\.${2:+|$2}"
+}
+
+# For the gate: few kernels, a look at what is compiled of them, tests; and the programs of emulated GPUs.
+gpu_code() {
+  build cuda_few "${cuda_targets[@]}" && python3 tools/check_kernels.py --require build/cuda_few &&
+    cuda_tests cuda_few && build emulated "${emulated_targets[@]}"
 }
 
 # What comes into a copy of the tree by a few files each, and whether it does.
