@@ -27,13 +27,14 @@ NIGHTS = ("hugging_face.a_model_is_one_graph", "layers_more.they_are_whole_graph
 
 
 def gate_has(name, ranks):
-    """Compiled regions on three and four ranks are the night's: two ranks have all of them. So are the
-    trained plans of a bias and of sequence parallelism alone: those of neither and of both stay."""
+    """Compiled graphs on three and four ranks are the night's: two ranks have all of them. So are gradients
+    of four, which two and three have, and the trained plans of a bias and of sequence parallelism alone:
+    those of neither and of both stay."""
     if NIGHT:
         return True
-    if name in NIGHTS:
+    if name in NIGHTS or (ranks == 4 and name.startswith("grads.")):
         return False
-    if not name.startswith("compiled"):
+    if not (name.startswith("compiled") or name.endswith(("whole_graphs", "compiled_graphs_are_whole"))):
         return True
     return ranks == 2 and name not in (f"{PLANS}[True,False]", f"{PLANS}[False,True]", SYMBOLS)
 

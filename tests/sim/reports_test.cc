@@ -106,7 +106,7 @@ TEST(SimReports, TheRecordHasTheBenchKeys) {
 }
 
 /// Whatever machine, method, call and disturbance: nothing played is faster than its roof. In the
-/// gate one of 29.
+/// gate one of 59.
 TEST(SimReports, NothingIsFasterThanItsRoof) {
   std::vector<sim::MachineModel> machines;
   for (const std::string& name : machine_names()) {
@@ -116,7 +116,7 @@ TEST(SimReports, NothingIsFasterThanItsRoof) {
       read_method(method, machines.back());
     }
   }
-  const int step = night_times() > 1 ? 1 : 29;  // meets every shape, no divisor of 12
+  const int step = night_times() > 1 ? 1 : 59;  // meets every shape, no divisor of 12
   int played = 0, turn = 0;
   double most = 0;
   for (const sim::MachineModel& machine : machines) {

@@ -156,7 +156,7 @@ int Check::maps() {
   for (int i = 0; i < count; ++i) {
     LayerShape s;
     s.map.top_k = 1 + below(8);
-    s.map.m = 1 + below((o_.small ? 5000 : 200000) / s.map.top_k);
+    s.map.m = 1 + below((o_.small ? 3000 : 200000) / s.map.top_k);
     s.map.experts = one_of<std::int64_t>({3, 64, 128, 256, 700, 1024});
     s.map.here = below(2) == 0 ? s.map.experts : 1 + below(s.map.experts);
     s.map.first = below(s.map.experts - s.map.here + 1);
