@@ -37,10 +37,11 @@ cuda_tests() {  # cuda_tests PRESET [REGEX of more tests]
     ctest --preset "$1" -j2 --no-tests=error -R "^(Schedule|GemmSchedule|GemmPlan|Launch|examples)\.${2:+|$2}"
 }
 
-# For the gate: few kernels, a look at what is compiled of them, tests; and the programs of emulated GPUs.
+# For the gate: few kernels, a look at what is compiled of them, and the programs of emulated GPUs.
 gpu_code() {
-  build cuda_few "${cuda_targets[@]}" && python3 tools/check_kernels.py --require build/cuda_few &&
-    cuda_tests cuda_few && build emulated "${emulated_targets[@]}"
+  build emulated "${emulated_targets[@]}"
+  local code=$?
+  build cuda_few "${cuda_targets[@]}" && python3 tools/check_kernels.py --require build/cuda_few && return $code
 }
 
 # What comes into a copy of the tree by a few files each, and whether it does.
