@@ -35,6 +35,14 @@ void store_release(std::uint64_t* word, std::uint64_t value, bool wide) {
   store(word, value, wide);
 }
 
+std::uint64_t load_relaxed(const std::uint64_t* word) {
+  return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(word)).load();
+}
+void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+  Machine::get().yield();
+  std::atomic_ref<std::uint64_t>(*word).store(value);
+}
+
 void add_release(std::uint32_t* word, std::uint32_t value, bool wide) {
   Machine& m = Machine::get();
   m.yield();

@@ -11,6 +11,9 @@ std::uint32_t load_acquire(const std::uint32_t* word, bool wide);
 std::uint64_t load_acquire(const std::uint64_t* word, bool wide);
 void store_release(std::uint32_t* word, std::uint32_t value, bool wide);
 void store_release(std::uint64_t* word, std::uint64_t value, bool wide);
+/// A word that orders nothing but itself.
+std::uint64_t load_relaxed(const std::uint64_t* word);
+void store_relaxed(std::uint64_t* word, std::uint64_t value);
 void add_release(std::uint32_t* word, std::uint32_t value, bool wide);
 bool compare_exchange(std::uint64_t* word, std::uint64_t& expected, std::uint64_t desired,
                       bool wide);

@@ -9,15 +9,15 @@ namespace tilelace::comm {
 
 struct CudaPairs {
   static void store(std::uint64_t* pair, std::uint64_t first, std::uint64_t second) {
-    emulated::store_release(pair, first, true);
-    emulated::store_release(pair + 1, second, true);
+    emulated::store_relaxed(pair, first);
+    emulated::store_relaxed(pair + 1, second);
   }
   static void store(std::uint64_t* word, std::uint64_t value) {
     emulated::store_release(word, value, true);
   }
   static void load(const std::uint64_t* pair, std::uint64_t& first, std::uint64_t& second) {
-    first = emulated::load_acquire(pair, true);
-    second = emulated::load_acquire(pair + 1, true);
+    first = emulated::load_relaxed(pair);
+    second = emulated::load_relaxed(pair + 1);
   }
   static void load(const std::uint64_t* word, std::uint64_t& value) {
     value = emulated::load_acquire(word, true);
