@@ -14,23 +14,27 @@ scripts=$(ours '*.py' '*.sh' quickstart test .ci/run)
 failed=0
 
 if [ "${1:-}" = --fix ]; then
-  xargs "$format" -i <<<"$sources"
+  xargs -P "$(nproc)" -n 100 "$format" -i <<<"$sources"
 else
-  xargs "$format" --dry-run -Werror <<<"$sources" || failed=1
+  xargs -P "$(nproc)" -n 100 "$format" --dry-run -Werror <<<"$sources" || failed=1
 fi
 
-for file in $sources $scripts; do
-  if ! head -3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0'; then
-    echo "$file:1: no licence line, expected 'SPDX-License-Identifier: Apache-2.0' in the first three lines"
-    failed=1
-  fi
-  lines=$(wc -l <"$file")
-  if [ "$lines" -gt 500 ]; then
-    echo "$file:501: $lines lines, expected at most 500"
-    failed=1
-  elif [ "$lines" -gt 400 ]; then
-    echo "$file: $lines lines: near the limit of 500"
-  fi
-done
+# shellcheck disable=SC2086  # a word is a file
+awk 'FNR <= 3 && /SPDX-License-Identifier: Apache-2.0/ { licensed[FILENAME] = 1 }
+  { lines[FILENAME] = FNR }
+  END {
+    for (i = 1; i < ARGC; ++i) {
+      file = ARGV[i]
+      if (!licensed[file]) {
+        print file ":1: no licence line, expected \047SPDX-License-Identifier: Apache-2.0\047 in the first three lines"
+        failed = 1
+      }
+      if (lines[file] > 500) {
+        print file ":501: " lines[file] " lines, expected at most 500"
+        failed = 1
+      } else if (lines[file] > 400) print file ": " lines[file] " lines: near the limit of 500"
+    }
+    exit failed
+  }' $sources $scripts || failed=1
 echo "style: $(wc -w <<<"$sources $scripts") files, $([ $failed = 0 ] && echo clean || echo findings above)"
 exit $failed
