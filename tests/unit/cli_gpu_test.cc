@@ -40,7 +40,7 @@ TEST(CliBackend, WithoutGpusSaysSo) {
 
 TEST(CliBackend, PlansNeedNoGpu) {
   const Finished f =
-      run_command("plan ag_gemm --tp 4 --m 16,4096 --n 28672 --k 8192 --backend cuda");
+      run_command("plan ag_gemm --tp 4 --m 16,4096 --n 28672 --k 8192 --backend cuda --tuning off");
   EXPECT_EQ(f.code, 0) << f.err;
   for (const char* part :
        {"machine: GPUs, 132 multiprocessors", "  plan     ag_gemm fused mesh push", " grid ",
