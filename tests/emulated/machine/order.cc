@@ -16,13 +16,7 @@ namespace tilelace::emulated {
 bool Clocks::Ended::has(const Ended& other) const {
   for (std::size_t i = 0; i < other.steps.size(); ++i)
     if (other.steps[i] > (i < steps.size() ? steps[i] : 0)) return false;
-  auto a = lanes.begin();
-  for (const Actor b : other.lanes) {
-    while (a != lanes.end() && a->number < b.number) ++a;
-    const bool same = a != lanes.end() && a->number == b.number;
-    if (b.step > std::max(all(b.number), same ? a->step : 0)) return false;
-  }
-  return true;
+  return std::all_of(other.lanes.begin(), other.lanes.end(), [this](Actor a) { return knows(a); });
 }
 
 void Clocks::Ended::join(const Ended& other) {

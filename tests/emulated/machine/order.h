@@ -36,16 +36,16 @@ class Clocks {
   void know(Actor actor);
   /// Adds this step for all lanes of the actor's group.
   void know_all(Actor actor);
-  [[nodiscard]] bool knows(Actor actor) const {
-    return ended_ != nullptr && (ended_->all(actor.number) >= actor.step ||
-                                 (!ended_->lanes.empty() && ended_->knows_lane(actor)));
-  }
+  [[nodiscard]] bool knows(Actor actor) const { return ended_ != nullptr && ended_->knows(actor); }
 
  private:
   struct Ended {
     std::vector<std::uint32_t> steps;  ///< by group: steps that hold for all its lanes
     std::vector<Actor> lanes;          ///< lanes of which more is known, by number
 
+    [[nodiscard]] bool knows(Actor actor) const {
+      return all(actor.number) >= actor.step || (!lanes.empty() && knows_lane(actor));
+    }
     [[nodiscard]] bool knows_lane(Actor actor) const;
     [[nodiscard]] std::uint32_t all(unsigned number) const {
       return number / 32 < steps.size() ? steps[number / 32] : 0;

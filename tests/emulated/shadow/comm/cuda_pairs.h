@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/comm/cuda_pairs.h for emulated GPUs: each word orders only the data that it carries.
+// src/comm/cuda_pairs.h for emulated GPUs. Words of a pair order only the data that they carry. A
+// word alone, of a header, is taken for a release here, though it is none.
 #pragma once
 #include <cstdint>
 
