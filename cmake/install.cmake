@@ -45,6 +45,9 @@ if(TILELACE_SANITIZE)
   # A sanitized library needs the runtime in whatever links it.
   target_link_options(tilelace_library INTERFACE -fsanitize=${TILELACE_SANITIZE})
 endif()
+if(TILELACE_COVERAGE)
+  target_link_options(tilelace_library INTERFACE --coverage)  # the same of gcov's
+endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tilelace)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tilelaceConfig.cmake.in
