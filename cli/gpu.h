@@ -17,6 +17,7 @@ struct GpuFacts {
   int architecture = 0;  ///< index of its row in core/architecture.h
   std::int64_t memory_bytes = 0;
   double memory_bytes_per_s = 0;  ///< from clock and bus width; 0: not known
+  bool cublas = false;            ///< libcublasLt can be loaded
 };
 
 /// Errors: usage (a build without CUDA), system (no driver).

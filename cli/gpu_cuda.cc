@@ -8,6 +8,7 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gemm/gemm_call.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "comm/cuda/capabilities.h"
 #include "core/architecture.h"
 #include "gpu.h"
@@ -45,6 +46,7 @@ GpuFacts gpu_facts() {
   facts.architecture = architecture_of(c.compute_major, c.compute_minor).value_or(0);
   facts.memory_bytes_per_s = c.memory_bytes_per_s;
   facts.memory_bytes = static_cast<std::int64_t>(c.memory_bytes);
+  facts.cublas = cuda::cublas_version() != 0;
   return facts;
 }
 

@@ -287,6 +287,7 @@ Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFact
     if (gpus != nullptr) {
       machine.architecture = gpus->architecture;
       machine.memory_bytes_per_s = gpus->memory_bytes_per_s;
+      machine.cublas = gpus->cublas;
     }
     machine.tuning = plan::tuning_for(machine, ranks, options.tuning);
     if (options.multicast) machine.multicast = Multicast::usable;  // or ranks say why not

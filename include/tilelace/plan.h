@@ -67,6 +67,7 @@ struct Machine {
   /// for (`tilelace plan --help` lists them in order); 0: the first.
   int architecture = 0;
   double memory_bytes_per_s = 0;  ///< cuda: peak rate of a GPU's memory; 0: not known
+  bool cublas = false;            ///< cuda: libcublasLt can be loaded, and make products of sums
   /// cuda: plans that were measured on this kind of machine (read_tuning); null: only predictions.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 
@@ -100,7 +101,8 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 ///   sums      `store`: the GEMM or the summing kernel writes to peers; `push`: a collective's
 ///             kernels send partial sums; `pull`: the summing kernel, or in a fused gemm_ar warps
 ///             of the GEMM kernel, read those of all ranks; `multimem`: the NVLink switch adds them
-/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums.
+/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums; where a table says
+/// that it is faster, the GEMM before the sums is cuBLASLt's.
 struct Plan {
   Op op{};                            ///< what is computed
   Path path = Path::fused;            ///< whether and how GEMM and transfers overlap

@@ -127,7 +127,7 @@ TEST(Agreement, EveryChoiceOfEveryWayCounts) {
       reduce, gemm_reduce_candidates(reduce).front(),
       [](UnfusedSumWay& w) { w.transport = Transport::multimem; },
       [](UnfusedSumWay& w) { ++w.chunk_rows; }, [](UnfusedSumWay& w) { w.shots = 3 - w.shots; },
-      [](UnfusedSumWay& w) { w.lines = !w.lines; });
+      [](UnfusedSumWay& w) { w.lines = !w.lines; }, [](UnfusedSumWay& w) { ++w.cublas; });
   expect_all_differ(
       scatter, gemm_hand_candidates(scatter, HandWay::ring).front(),
       [](HandedPartialsWay& w) { w.way = HandWay::added; },

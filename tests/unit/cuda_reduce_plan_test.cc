@@ -8,6 +8,7 @@
 
 #include "cuda_plans.h"
 #include "plan/base/schedules.h"
+#include "plan/gpu/way_choice.h"
 #include "plan/words/agreement.h"
 
 namespace tilelace::plan {
@@ -75,6 +76,46 @@ TEST(CudaReducePlan, SumsWithAsManyCtasAsTheRowsFill) {
   EXPECT_EQ(schedule(many, 3).rows[3].end, 8192 * 1024);
   const UnfusedSumWay small = gemm_reduce_candidates(many, {66}).front();
   EXPECT_LE(reduce_rows_schedule(many, small, 0).workers, 66);
+}
+
+int by_cublas(const Problem& p, const GemmMachine& machine) {
+  return static_cast<int>(std::ranges::count_if(
+      gemm_reduce_candidates(p, machine), [](const UnfusedSumWay& c) { return c.cublas > 0; }));
+}
+
+TEST(CudaReducePlan, CublasMultipliesForEverySum) {
+  const Problem p = sum_problem(Op::gemm_ar, 333);
+  GemmMachine machine;
+  machine.cublas = true;
+  std::set<std::string> without, with;
+  for (const UnfusedSumWay& c : gemm_reduce_candidates(p, machine)) {
+    if (c.cublas == 0) without.insert(kind_of(p.op, c));
+    if (c.cublas > 0) with.insert(kind_of(p.op, c));
+    EXPECT_GT(predicted_us_of(c), 0);
+  }
+  std::set<std::string> expected;
+  for (const std::string& kind : without) expected.insert(kind + " behind cublas");
+  EXPECT_EQ(with, expected);
+  EXPECT_EQ(by_cublas(p, machine), kCublasAlgorithms * std::ssize(with));
+}
+
+/// It would take the SMs of others.
+TEST(CudaReducePlan, NotOnAShareNorWhereItIsMissing) {
+  const Problem p = sum_problem(Op::gemm_ar, 333);
+  GemmMachine machine;
+  EXPECT_EQ(by_cublas(p, machine), 0);
+  machine.cublas = machine.shared = true;
+  machine.multiprocessors = 66;
+  EXPECT_EQ(by_cublas(p, machine), 0);
+}
+
+TEST(CudaReducePlan, PredictionsPreferTheOwnProduct) {
+  PlanOptions unfused;
+  unfused.path = Path::unfused;
+  for (const Op op : {Op::gemm_rs, Op::gemm_ar})
+    for (const std::int64_t m : {1, 64, 333, 4096})
+      EXPECT_EQ(
+          way_of<UnfusedSumWay>(make_plan(sum_problem(op, m), cuda_machine(), unfused)).cublas, 0);
 }
 
 TEST(CudaReducePlan, OfNoRowsHasNoKernel) {

@@ -14,6 +14,7 @@
 #include "down_projection.h"
 #include "folder.h"
 #include "plan/gpu/gpu_ways.h"
+#include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/tuned_plan.h"
 #include "plan/words/agreement.h"
 #include "tilelace/error.h"
@@ -244,6 +245,24 @@ TEST(TunedPlan, FarFromEveryRowPredictionsDecide) {
     EXPECT_EQ(choice_bytes(plan), choice_bytes(plain)) << m;
     EXPECT_EQ(plan.reason, plain.reason + "; h200x2.json has no row near it");
   }
+}
+
+/// The tile that its time is predicted by is another one at most other sizes.
+TEST(TunedPlan, CublasIsTakenAtNearSizesWhereItIsThere) {
+  json all = table();
+  const CudaWay measured =
+      cuda_ways(down(512), cuda_machine(), {"unfused pull behind cublas"}).at(1);
+  all["rows"].push_back(row_of_plan(down(512), measured.plan, 200.0));
+  Machine machine = tuned_machine(all);
+  EXPECT_EQ(choice_bytes(make_plan(down(512), machine)), choice_bytes(measured.plan));
+  const auto algorithm = [&](std::int64_t m) {
+    const Plan plan = make_plan(down(m), machine);
+    const auto* const way = way_if<UnfusedSumWay>(plan);
+    return way == nullptr ? 0 : way->cublas;
+  };
+  for (const std::int64_t m : {450, 500, 512, 520, 600}) EXPECT_EQ(algorithm(m), 2) << m;
+  machine.cublas = false;
+  for (const std::int64_t m : {500, 512}) EXPECT_EQ(algorithm(m), 0) << m;
 }
 
 /// Kernels of the two half types differ in conversions alone.

@@ -8,6 +8,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/base/op_range.h"
 #include "backend/cuda/rank/no_calls.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "backend/prepared_calls.h"
 #include "comm/cuda/capabilities.h"
 #include "comm/cuda/driver.h"
@@ -35,6 +36,7 @@ Machine machine_of(const comm::Capabilities& c, const CommunicatorOptions& optio
   Machine machine = cuda_machine(std::min(c.sm_count, budget));
   machine.architecture = *architecture;
   machine.memory_bytes_per_s = c.memory_bytes_per_s;
+  machine.cublas = cublas_version() != 0;
   machine.tuning = options.tuning;
   if (options.multicast)
     machine.multicast = !comm::MulticastPermit::environment_allows() ? Multicast::not_allowed

@@ -33,10 +33,11 @@ struct GemmMachine {
   bool shared = false;     ///< other communicators use the other SMs (plan/gemm/share.h)
   int architecture = 0;    ///< row in core/architecture.h, for tiles and figures
   double memory_gbps = 0;  ///< from the data sheet; 0: the architecture's value
+  bool cublas = false;     ///< cuBLASLt is there, too
 
   /// This machine without SMs for `ctas` CTAs of other kernels: one each; on a share, a pair each.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
-    return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps};
+    return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps, cublas};
   }
   bool operator==(const GemmMachine&) const = default;
 };

@@ -120,6 +120,7 @@ Machine cuda_machine(int multiprocessors) {
   m.link_bytes_per_s = h.push_gbps * 1e9;
   m.rank_flops_per_s = h.peak_tflops * h.efficiency * 1e12;
   m.memory_bytes_per_s = h.memory_gbps * 1e9;
+  m.cublas = true;
   return m;
 }
 

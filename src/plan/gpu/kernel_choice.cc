@@ -55,13 +55,16 @@ struct Said {
   bool by_columns = false;
   int shots = 0;
   bool lines = false;
+  int cublas = 0;
 };
 Said said_of(const AgGemmWay& way) { return {.apart = way.apart, .joins = way.joins}; }
 Said said_of(const GemmRsWay& way) { return {.apart = way.apart}; }
 Said said_of(const GemmArWay& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
 Said said_of(const KeptPartialsWay& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
 Said said_of(const UnfusedSumWay& way) {
-  return {.shots = row_of(way.transport).pushes() ? way.shots : 0, .lines = way.lines};
+  return {.shots = row_of(way.transport).pushes() ? way.shots : 0,
+          .lines = way.lines,
+          .cublas = way.cublas};
 }
 Said said_of(const HandedPartialsWay& /*way*/) { return {}; }
 
@@ -98,6 +101,14 @@ double predicted_us_of(const KernelWay& way) {
   return std::visit([](const auto& w) { return w.predicted_us; }, way);
 }
 
+bool multiply_alike(const KernelWay& a, const KernelWay& b) {
+  const auto cublas = [](const KernelWay& way) {
+    const auto* const sum = std::get_if<UnfusedSumWay>(&way);
+    return sum == nullptr ? 0 : sum->cublas;
+  };
+  return cublas(a) == cublas(b) && (cublas(a) > 0 || gemm_of(a).tile.name == gemm_of(b).tile.name);
+}
+
 bool is_taken_unasked(const KernelWay& way) {
   const auto* const gather = std::get_if<AgGemmWay>(&way);
   if (gather != nullptr) return !row_of(gather->transport).pulls;
@@ -118,6 +129,7 @@ std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
   if (s.by_columns) os << " column shards";
   if (s.shots > 0) os << fmt::format(" shots {}", s.shots);
   if (s.lines) os << " lines";
+  if (s.cublas > 0) os << fmt::format(" cublas {}", s.cublas);
   if (g.along_cols) os << " along n";
   if (g.by_neighbours) os << " by neighbours";
   if (g.early_weights) os << " early";

@@ -34,6 +34,9 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
+/// Whether two candidates have the same kernel of the product: tile, or algorithm of cuBLASLt.
+bool multiply_alike(const KernelWay&, const KernelWay&);
+
 /// Whether the planner may choose this candidate unasked. It may not if rows are pulled, which was
 /// never fastest, or if sums are made in another order, which changes their bits.
 bool is_taken_unasked(const KernelWay&);

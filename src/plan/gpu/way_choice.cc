@@ -26,9 +26,10 @@ std::string cut_of(const KeptPartialsWay& way) {
   return way.by_switch ? "" : way.shots == 1 ? " in one shot" : " in two shots";
 }
 std::string cut_of(const UnfusedSumWay& way) {
-  if (!row_of(way.transport).pushes()) return "";
-  return fmt::format(" in {}{}", way.shots == 1 ? "one shot" : "two shots",
-                     way.lines ? " by lines" : "");
+  const std::string_view behind = way.cublas > 0 ? " behind cublas" : "";
+  if (!row_of(way.transport).pushes()) return std::string(behind);
+  return fmt::format(" in {}{}{}", way.shots == 1 ? "one shot" : "two shots",
+                     way.lines ? " by lines" : "", behind);
 }
 std::string cut_of(const HandedPartialsWay& /*way*/) { return ""; }
 

@@ -11,7 +11,8 @@
 namespace tilelace::plan {
 
 inline GemmMachine gemm_machine(const Machine& m) {
-  return {m.multiprocessors, m.shared_device, m.architecture, m.memory_bytes_per_s * 1e-9};
+  return {m.multiprocessors, m.shared_device, m.architecture, m.memory_bytes_per_s * 1e-9,
+          m.cublas};
 }
 
 /// Whether the options allow this tile.

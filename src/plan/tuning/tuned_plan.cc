@@ -39,23 +39,22 @@ std::string of_row(const TuningTable& table, const TunedRow& row) {
 /// The candidate that is this very plan, or null.
 const KernelWay* same_as(const TunedRow& row, const Problem& p, const std::vector<KernelWay>& all) {
   const std::string wanted = choice_bytes(row.plan);
-  const std::string_view tile = gemm_of(row.plan.kernel->way).tile.name;
+  const KernelWay& measured = row.plan.kernel->way;
   const auto found = std::ranges::find_if(all, [&](const KernelWay& way) {
-    return gemm_of(way).tile.name == tile && choice_bytes(plan_of(p, way)) == wanted;
+    return multiply_alike(way, measured) && choice_bytes(plan_of(p, way)) == wanted;
   });
   return found == all.end() ? nullptr : &*found;
 }
 
 /// The candidate most like the row's plan, of the fastest prediction; null: none of its kind and
-/// tile.
+/// product.
 const KernelWay* like(const TunedRow& row, const Problem& p, const std::vector<KernelWay>& all) {
-  const GemmPlan& measured = gemm_of(row.plan.kernel->way);
+  const KernelWay& measured = row.plan.kernel->way;
   const KernelWay* best = nullptr;
   bool best_alike = false;
   for (const KernelWay& way : all) {
-    const GemmPlan& gemm = gemm_of(way);
-    if (gemm.tile.name != measured.tile.name || kind_of(p.op, way) != row.kind) continue;
-    const bool alike = walked_alike(gemm, measured);
+    if (!multiply_alike(way, measured) || kind_of(p.op, way) != row.kind) continue;
+    const bool alike = walked_alike(gemm_of(way), gemm_of(measured));
     if (best != nullptr &&
         (alike != best_alike ? best_alike : predicted_us_of(way) >= predicted_us_of(*best)))
       continue;

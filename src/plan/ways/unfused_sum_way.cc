@@ -113,25 +113,29 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
   require_sum(p);
   require(p.m > 0, "{}: m: got 0, expected at least 1 row to plan for", name_of(p.op));
   std::vector<UnfusedSumWay> plans;
-  const auto add = [&](UnfusedSumWay plan) {
-    plan.predicted_us =
-        plan.gemm.predicted_us + reduce_us(p, plan, plans_of(machine.architecture).hardware);
+  const bool cublas = machine.cublas && !machine.shared;  // it takes all SMs
+  const auto put = [&](UnfusedSumWay plan, bool fastest) {
     plans.push_back(plan);
+    if (!cublas || !fastest) return;
+    while (++plan.cublas <= kCublasAlgorithms) plans.push_back(plan);
   };
   const auto pushes =
       pushes_of(p, {.workers = machine.multiprocessors, .architecture = machine.architecture});
-  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+  const std::vector<GemmPlan> gemms = gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine);
+  for (const GemmPlan& gemm : gemms) {
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (row_of(transport).by_workers() && row_of(p.op).scatters()) continue;
       UnfusedSumWay plan{gemm, transport};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
-      add(plan);
+      plan.predicted_us =
+          gemm.predicted_us + reduce_us(p, plan, plans_of(machine.architecture).hardware);
+      put(plan, &gemm == &gemms.front());
     }
     for (UnfusedSumWay push : pushes) {
       push.gemm = gemm;
       push.predicted_us += gemm.predicted_us;
-      plans.push_back(push);
+      put(push, &gemm == &gemms.front());
     }
   }
   std::ranges::stable_sort(plans, {}, &UnfusedSumWay::predicted_us);

@@ -26,7 +26,13 @@ struct UnfusedSumWay {
   /// own and sends the sum to all. (Its chunks are the collective's, not chunk_rows.)
   int shots = 1;
   bool lines = false;  ///< transport push: true: as lines; false: as chunks
+  /// Who multiplies: 0: this library's kernel; N: cuBLASLt, by the N-th algorithm that it proposes,
+  /// or by the last. It is predicted to be as fast as this library's fastest kernel, `gemm`.
+  int cublas = 0;
 };
+
+/// How many of cuBLASLt's algorithms are candidates.
+inline constexpr int kCublasAlgorithms = 3;
 
 /// Number of tiles. Each is computed by one worker (a cluster).
 int tiles_of(const UnfusedSumWay&, const Problem&);

@@ -85,10 +85,10 @@ void each_of(const KeptPartialsWay& p, Visit visit) {
 }
 template <class Visit>
 void each_of(const UnfusedSumWay& p, Visit visit) {
-  const auto& [gemm, transport, chunk_rows, predicted_us, shots, lines] = p;
+  const auto& [gemm, transport, chunk_rows, predicted_us, shots, lines, cublas] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
-  visit(transport), visit(chunk_rows), visit(shots), visit(lines);
+  visit(transport), visit(chunk_rows), visit(shots), visit(lines), visit(cublas);
 }
 template <class Visit>
 void each_of(const HandedPartialsWay& p, Visit visit) {

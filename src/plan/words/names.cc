@@ -111,10 +111,11 @@ std::ostream& operator<<(std::ostream& os, const Problem& p) {
 
 std::ostream& operator<<(std::ostream& os, const Machine& m) {
   if (m.device == Device::cuda)
-    return os << fmt::format("GPUs{}, {} multiprocessors each{}, link {:.3g} GB/s{}",
+    return os << fmt::format("GPUs{}, {} multiprocessors each{}, link {:.3g} GB/s{}{}",
                              of_architecture(m), m.multiprocessors,
                              m.shared_device ? " (a share)" : "", m.link_bytes_per_s * 1e-9,
-                             m.multicast == Multicast::usable ? ", multicast" : "");
+                             m.multicast == Multicast::usable ? ", multicast" : "",
+                             m.cublas ? "" : ", no cuBLASLt");
   return os << fmt::format(
              "workers {} local_ranks {} link {:.3g} GB/s {:.3g} us, {:.3g} GFLOP/s a rank",
              m.workers, m.local_ranks, m.link_bytes_per_s * 1e-9, m.link_latency_s * 1e6,

@@ -114,6 +114,7 @@ struct Heard {
   bool by_columns = false;
   int shots = 0;
   bool lines = false;
+  int cublas = 0;
   int grid = 0;
 };
 
@@ -148,9 +149,10 @@ void read_kernel(Words& words, Heard& h) {
     if (!words.take("workers #", h.plan.workers) && !words.take("split #", g.split_tiles) &&
         !words.take("group #", g.group) && !words.take("in # rounds", g.rounds) &&
         !words.take("# apart", h.apart) && !words.take("lag #", h.lag) &&
-        !words.take("shots #", h.shots) && !words.take("grid #", h.grid) &&
-        !words.take_pair("blocks", g.wide, g.deep) && !words.take_joins(h.joins) &&
-        !words.set("lines", h.lines, true) && !words.set("column shards", h.by_columns, true) &&
+        !words.take("shots #", h.shots) && !words.take("cublas #", h.cublas) &&
+        !words.take("grid #", h.grid) && !words.take_pair("blocks", g.wide, g.deep) &&
+        !words.take_joins(h.joins) && !words.set("lines", h.lines, true) &&
+        !words.set("column shards", h.by_columns, true) &&
         !words.set("along n", g.along_cols, true) &&
         !words.set("by neighbours", g.by_neighbours, true) &&
         !words.set("early", g.early_weights, true))
@@ -260,7 +262,8 @@ KernelWay way_of(const Problem& p, const Heard& h) {
   if (fused) return GemmRsWay{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
   if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
     return HandedPartialsWay{h.gemm, *hand, w.chunk_rows};
-  return UnfusedSumWay{h.gemm, w.transport, w.chunk_rows, 0, std::max(1, h.shots), h.lines};
+  return UnfusedSumWay{h.gemm,  w.transport, w.chunk_rows, 0, std::max(1, h.shots),
+                       h.lines, h.cublas};
 }
 
 }  // namespace

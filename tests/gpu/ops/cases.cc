@@ -166,8 +166,10 @@ bool named(const std::vector<std::string>& kinds, std::string_view name) {
 WaysByKind ways_by_kind(const Problem& problem, const WayRange& range) {
   const auto& kinds = range.kinds;
   const bool behind = problem.op != Op::ag_gemm || named(kinds, "unfused");
+  Machine machine = range.machine;
+  machine.cublas = machine.cublas && !kinds.empty();  // where asked for, as other libraries' ways
   WaysByKind all;
-  for (CudaWay& way : plan::cuda_ways(problem, range.machine, kinds)) {
+  for (CudaWay& way : plan::cuda_ways(problem, machine, kinds)) {
     if (!kinds.empty() && std::find(kinds.begin(), kinds.end(), way.kind) == kinds.end()) continue;
     if (!behind && way.plan.path == Path::unfused) continue;
     if (range.made && !range.made(plan::gemm_of(way.plan.kernel->way), problem.dtype)) continue;

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gemm/gemm_call.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "device_architecture.h"
@@ -37,10 +38,11 @@ void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string
   app.add_option("--ops", o.ops, fmt::format("of {}", fmt::join(ops, ", ")))
       ->delimiter(',')
       ->check(CLI::IsMember(ops));
-  app.add_option(
-         "--kinds", o.kinds,
-         "of plans, as the output names them: only problems that have these "
-         "(default: all but those that take libnccl or the switch, and an ag_gemm's unfused ones)")
+  app.add_option("--kinds", o.kinds,
+                 "of plans, as the output names them: only problems that have these "
+                 "(default: all but those that take libnccl, cublas or the switch, and an "
+                 "ag_gemm's unfused "
+                 "ones)")
       ->delimiter(',')
       ->check(CLI::IsMember(plan::known_kinds()));
   app.add_flag("--small", o.small,
@@ -66,6 +68,7 @@ Machine machine_of(int ranks, int communicators) {
   const int devices = std::min(ranks, comm::device_count());
   Machine machine = cuda_machine();
   machine.architecture = architecture_of_device(0);
+  machine.cublas = cuda::cublas_version() != 0;
   for (int d = 0; d < devices; ++d) {
     int count = 0;
     cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, d), "SMs");

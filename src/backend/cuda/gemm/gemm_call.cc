@@ -34,14 +34,14 @@ GemmWorkspace::GemmWorkspace(int architecture) : seen_(current_device(), sizeof(
   // Groups that take turns may share in two rounds.
   for (const GemmKernel& k : kernels_of(architecture).kernels())
     floats = std::max(floats, (k.tile.pingpong ? 2 : 1) * k.partial_floats);
-  const std::size_t partials = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
+  partial_bytes_ = std::size_t(ctas) * std::size_t(floats) * sizeof(float);
   const std::size_t flags = std::size_t(ctas) * kMathGroups * sizeof(comm::Flag);
   state_bytes_ = sizeof(comm::AbortWord) + 2 * flags;  // and as many counts
-  check(cudaMalloc(&memory_, partials + state_bytes_), "memory for partials of the GEMM");
+  check(cudaMalloc(&memory_, partial_bytes_ + state_bytes_), "memory for partials of the GEMM");
   auto* at = static_cast<std::byte*>(memory_);
   scratch_.partials = reinterpret_cast<float*>(at);
-  scratch_.abort = reinterpret_cast<comm::AbortWord*>(at + partials);
-  scratch_.flags = reinterpret_cast<comm::Flag*>(at + partials + sizeof(comm::AbortWord));
+  scratch_.abort = reinterpret_cast<comm::AbortWord*>(at + partial_bytes_);
+  scratch_.flags = reinterpret_cast<comm::Flag*>(at + partial_bytes_ + sizeof(comm::AbortWord));
   scratch_.launches = scratch_.flags + std::size_t(ctas) * kMathGroups;
   scratch_.wait_ns = kWaitNs;
   scratch_.ctas = ctas;

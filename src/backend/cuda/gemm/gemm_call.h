@@ -21,6 +21,8 @@ class GemmWorkspace {
   GemmWorkspace& operator=(const GemmWorkspace&) = delete;
   ~GemmWorkspace();
   [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
+  /// Bytes of scratch().partials.
+  [[nodiscard]] std::size_t partial_bytes() const { return partial_bytes_; }
   /// Enqueues a check whether a wait in a GEMM has timed out. Asynchronous. Error: system.
   void look(cudaStream_t);
   /// The result of the last check that has run. If a wait timed out, makes the workspace anew,
@@ -31,7 +33,7 @@ class GemmWorkspace {
   void clear();
   void* memory_ = nullptr;
   comm::HostMemory seen_;  // an AbortWord
-  std::size_t state_bytes_ = 0;
+  std::size_t partial_bytes_ = 0, state_bytes_ = 0;
   GemmScratch scratch_{};
 };
 

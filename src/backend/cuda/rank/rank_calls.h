@@ -13,6 +13,7 @@
 #include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/rank/call_slots.h"
 #include "backend/cuda/rank/wait_control.h"
+#include "backend/cuda/vendor/cublas.h"
 #include "comm/cuda/device_memory.h"
 #include "plan/gpu/staging.h"
 #include "tilelace/collectives.h"
@@ -130,6 +131,10 @@ class RankCalls {
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }
   [[nodiscard]] const GemmScratch& scratch() const { return workspace_.scratch(); }
+  /// Memory that a call's product may use instead of scratch().partials.
+  [[nodiscard]] CublasRoom room() const {
+    return {workspace_.scratch().partials, workspace_.partial_bytes()};
+  }
   [[nodiscard]] std::size_t flags() const { return flags_bytes_ / sizeof(comm::Flag); }
   [[nodiscard]] std::size_t data_bytes() const { return data_bytes_; }
   /// Bytes of both slots, on each rank.

@@ -9,6 +9,7 @@
 #include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/gemm/gemm_launch.h"
 #include "backend/cuda/reduce/reduce_rows.h"
+#include "core/check.h"
 #include "plan/base/problem.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -54,13 +55,19 @@ const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::Un
   if (!call.multiplies()) return static_cast<const std::byte*>(call.tensors.input.data);
   const Problem& p = call.problem;
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
-  GemmCall(plan.gemm, {p.m, p.n.front(), p.k, p.dtype}, call.product_into(partial),
-           calls_.scratch())
-      .launch(call.stream());
+  const plan::GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
+  const GemmTensors tensors = call.product_into(partial);
+  if (plan.cublas > 0)
+    cublas_.launch(product, tensors, plan.cublas, call.stream());
+  else
+    GemmCall(plan.gemm, product, tensors, calls_.scratch()).launch(call.stream());
   return partial;
 }
 
 void UnfusedSums::run(const OpCall& call, const plan::UnfusedSumWay& asked) {
+  require(asked.cublas == 0 || !calls_.shares_device(),
+          "{}: plan with cublas on a share of the GPU: got {} of its SMs, expected all",
+          name_of(call.problem.op), calls_.multiprocessors());
   plan::UnfusedSumWay plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
   row_of(plan.transport).pushes() ? run_pushed(call, plan) : run_pulled(call, plan);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Unfused gemm_rs and gemm_ar on GPUs: a plain GEMM writes a partial to this rank's slot; then a
-// kernel adds the partials of all ranks. It pulls them, or ranks push theirs to the ranks that add.
+// Unfused gemm_rs and gemm_ar on GPUs: a plain GEMM, of this library or cuBLASLt's, writes a
+// partial to this rank's slot; then a kernel adds the partials of all ranks. It pulls them, or
+// ranks push theirs to the ranks that add.
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include "backend/cuda/rank/op_call.h"
 #include "backend/cuda/rank/rank_calls.h"
+#include "backend/cuda/vendor/cublas_products.h"
 #include "plan/ways/unfused_sum_way.h"
 
 namespace tilelace::cuda {
@@ -14,7 +16,7 @@ namespace tilelace::cuda {
 class UnfusedSums {
  public:
   /// `calls` must outlive this object. Local.
-  explicit UnfusedSums(RankCalls& calls) : calls_(calls) {}
+  explicit UnfusedSums(RankCalls& calls) : calls_(calls), cublas_(calls.room()) {}
 
   /// Enqueues a call. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::UnfusedSumWay&);
@@ -26,6 +28,7 @@ class UnfusedSums {
   void run_pushed(const OpCall&, const plan::UnfusedSumWay&);
 
   RankCalls& calls_;
+  CublasProducts cublas_;
 };
 
 }  // namespace tilelace::cuda

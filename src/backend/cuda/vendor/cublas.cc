@@ -85,21 +85,20 @@ struct CublasGemm::Impl {
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weight = nullptr, a = nullptr, out = nullptr;
   std::vector<cublasLtMatmulHeuristicResult_t> found;
-  void* workspace = nullptr;
-  std::size_t workspace_bytes = 0;
+  CublasRoom room;
+  void* owned = nullptr;  // the room, if it is this object's
 
   ~Impl() {
     if (desc != nullptr) library().desc_destroy(desc);
     for (auto* layout : {weight, a, out})
       if (layout != nullptr) library().layout_destroy(layout);
-    cudaFree(workspace);
+    cudaFree(owned);
   }
+  void set_problem(const plan::GemmProblem&);
+  void find(int wanted, std::size_t alignment);
 };
 
-CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t workspace)
-    : impl_(std::make_unique<Impl>()) {
-  Impl& i = *impl_;
-  i.handle = handle_of_device();
+void CublasGemm::Impl::set_problem(const plan::GemmProblem& p) {
   const Library& lib = library();
   const cudaDataType_t type = library_types(p.dtype).blas;
   const auto m = static_cast<std::uint64_t>(p.m);
@@ -107,29 +106,52 @@ CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t works
   const auto k = static_cast<std::uint64_t>(p.k);
   // Column-major as cublas sees it: out^T[n, m] = weight[n, k] * a^T[k, m].
   const cublasOperation_t transposed = CUBLAS_OP_T;
-  check_blas(lib.desc_create(&i.desc, CUBLAS_COMPUTE_32F, library_types(kAccumulator).blas),
+  check_blas(lib.desc_create(&desc, CUBLAS_COMPUTE_32F, library_types(kAccumulator).blas),
              "cublasLtMatmulDescCreate");
-  check_blas(lib.desc_set(i.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+  check_blas(lib.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
              "transposing");
-  check_blas(lib.layout_create(&i.weight, type, k, n, p.k), "layout of the weight");
-  check_blas(lib.layout_create(&i.a, type, k, m, p.k), "layout of a");
-  check_blas(lib.layout_create(&i.out, type, n, m, p.n), "layout of the result");
-  check(cudaMalloc(&i.workspace, workspace), "workspace of cublas");
-  i.workspace_bytes = workspace;
+  check_blas(lib.layout_create(&weight, type, k, n, p.k), "layout of the weight");
+  check_blas(lib.layout_create(&a, type, k, m, p.k), "layout of a");
+  check_blas(lib.layout_create(&out, type, n, m, p.n), "layout of the result");
+}
+
+void CublasGemm::Impl::find(int wanted, std::size_t alignment) {
+  const Library& lib = library();
   cublasLtMatmulPreference_t preference = nullptr;
   check_blas(lib.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
-  check_blas(lib.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                sizeof workspace),
-             "workspace limit");
-  i.found.resize(static_cast<std::size_t>(wanted));
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+    check_blas(lib.preference_set(preference, what, &value, sizeof value), "a preference");
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, room.bytes);
+  const auto least = static_cast<std::uint32_t>(alignment);
+  for (const auto tensor :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+    prefer(tensor, least);
+  found.resize(static_cast<std::size_t>(wanted));
   int got = 0;
-  const auto status = lib.heuristic(i.handle, i.desc, i.weight, i.a, i.out, i.out, preference,
-                                    wanted, i.found.data(), &got);
+  const auto status =
+      lib.heuristic(handle, desc, weight, a, out, out, preference, wanted, found.data(), &got);
   lib.preference_destroy(preference);
   check_blas(status, "cublasLtMatmulAlgoGetHeuristic");
-  i.found.resize(static_cast<std::size_t>(got));
-  if (got == 0)
+  found.resize(static_cast<std::size_t>(got));
+}
+
+CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, CublasRoom room,
+                       std::size_t alignment)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->handle = handle_of_device();
+  impl_->room = room;
+  impl_->set_problem(p);
+  impl_->find(wanted, alignment);
+  if (impl_->found.empty())
     raise(ErrorKind::system, "cublas: no algorithm for m {}, n {}, k {}", p.m, p.n, p.k);
+}
+
+CublasGemm::CublasGemm(const plan::GemmProblem& p, int wanted, std::size_t workspace)
+    : CublasGemm(p, wanted, CublasRoom{nullptr, workspace}, kCublasAlignment) {
+  check(cudaMalloc(&impl_->owned, workspace), "workspace of cublas");
+  impl_->room.memory = impl_->owned;
 }
 
 CublasGemm::~CublasGemm() = default;
@@ -143,7 +165,7 @@ void CublasGemm::launch(const GemmTensors& t, int algorithm, cudaStream_t stream
   check_blas(
       library().matmul(i.handle, i.desc, &one, t.weight, i.weight, t.a, i.a, &zero, t.out, i.out,
                        t.out, i.out, &i.found.at(static_cast<std::size_t>(algorithm)).algo,
-                       i.workspace, i.workspace_bytes, stream),
+                       i.room.memory, i.room.bytes, stream),
       "cublasLtMatmul");
 }
 

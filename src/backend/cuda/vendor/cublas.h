@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt's GEMM as a baseline. libcublasLt is loaded when it is first used.
+// cuBLASLt's GEMM: a baseline, and the product of plans that name it. libcublasLt is loaded when it
+// is first used.
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -10,12 +12,24 @@
 
 namespace tilelace::cuda {
 
+/// Device memory that a product may use while it runs, aligned to 256 bytes.
+struct CublasRoom {
+  void* memory = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Tensors that begin at multiples of it may take all algorithms.
+inline constexpr std::size_t kCublasAlignment = 256;
+
 /// The algorithms for one problem, in the order of cublasLtMatmulAlgoGetHeuristic.
 class CublasGemm {
  public:
   /// Finds at most `wanted` algorithms; allocates `workspace` bytes. Errors: system (no library, no
   /// algorithm).
   CublasGemm(const plan::GemmProblem&, int wanted = 16, std::size_t workspace = 64U << 20);
+  /// The same in this room, for tensors that begin at multiples of `alignment` bytes. Allocates
+  /// nothing on the device.
+  CublasGemm(const plan::GemmProblem&, int wanted, CublasRoom, std::size_t alignment);
   CublasGemm(const CublasGemm&) = delete;
   CublasGemm& operator=(const CublasGemm&) = delete;
   ~CublasGemm();
