@@ -33,6 +33,7 @@ constexpr int kWaysOfAPartial = 3;
 Machine planner_machine(const MachineModel& m) {
   Machine machine = cuda_machine(static_cast<int>(m.compute.multiprocessors));
   machine.architecture = architecture_of_machine(m).value_or(0);
+  machine.cublas = false;  // only this library's kernels are played
   return machine;
 }
 

@@ -109,13 +109,21 @@ TEST(CudaReducePlan, NotOnAShareNorWhereItIsMissing) {
   EXPECT_EQ(by_cublas(p, machine), 0);
 }
 
-TEST(CudaReducePlan, PredictionsPreferTheOwnProduct) {
+TEST(CudaReducePlan, PredictionsPreferCublasForAFewHundredRows) {
   PlanOptions unfused;
   unfused.path = Path::unfused;
-  for (const Op op : {Op::gemm_rs, Op::gemm_ar})
-    for (const std::int64_t m : {1, 64, 333, 4096})
-      EXPECT_EQ(
-          way_of<UnfusedSumWay>(make_plan(sum_problem(op, m), cuda_machine(), unfused)).cublas, 0);
+  const auto algorithm = [&](Op op, std::int64_t m, const Machine& machine) {
+    return way_of<UnfusedSumWay>(make_plan(sum_problem(op, m), machine, unfused)).cublas;
+  };
+  Machine without = cuda_machine();
+  without.cublas = false;
+  for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
+    for (const std::int64_t m : {1, 64, 512, 4096}) EXPECT_EQ(algorithm(op, m, cuda_machine()), 0);
+    for (const std::int64_t m : {65, 333, 511}) {
+      EXPECT_EQ(algorithm(op, m, cuda_machine()), 1);
+      EXPECT_EQ(algorithm(op, m, without), 0);
+    }
+  }
 }
 
 TEST(CudaReducePlan, OfNoRowsHasNoKernel) {

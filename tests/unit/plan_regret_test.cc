@@ -28,6 +28,7 @@ struct TimedProblem {
   std::string name;
   Problem problem;
   std::map<std::string, double> us;  ///< by the plan's words
+  bool cublas = false;               ///< plans with cuBLASLt's product were timed, too
 
   [[nodiscard]] double fastest() const {
     return std::ranges::min_element(us, {}, &decltype(us)::value_type::second)->second;
@@ -55,8 +56,11 @@ TimedProblem problem_of(const json& record) {
   p.k = record.at("rank_k");
   if (record.at("swiglu").get<bool>()) p.activation = Activation::swiglu;
   row.name = fmt::format("{} m {} n {} k {}", name_of(p.op), p.m, p.total_n(), p.k);
-  for (const json& c : record.at("candidates"))
-    row.us.emplace(c.at("plan").get<std::string>(), c.at("us").get<double>());
+  for (const json& c : record.at("candidates")) {
+    const std::string plan = c.at("plan");
+    row.us.emplace(plan, c.at("us").get<double>());
+    row.cublas = row.cublas || plan.find(" cublas ") != std::string::npos;
+  }
   return row;
 }
 
@@ -114,6 +118,7 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   Machine machine = cuda_machine();
   Regret predicted{"prediction"}, tuned{"table"}, without{"table without the row"};
   for (const TimedProblem& row : all) {
+    machine.cublas = row.cublas;
     machine.tuning = nullptr;
     predicted.add(row, make_plan(row.problem, machine));
     machine.tuning = table;
@@ -145,7 +150,10 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
     const auto all = timed_problems(fmt::format("{}/tune.jsonl", gpus));
     ASSERT_GE(all.size(), 20U);
     Regret predicted{gpus};
-    for (const TimedProblem& row : all) predicted.add(row, make_plan(row.problem, machine));
+    for (const TimedProblem& row : all) {
+      machine.cublas = row.cublas;
+      predicted.add(row, make_plan(row.problem, machine));
+    }
     predicted.print();
     EXPECT_LE(predicted.mean(), 0.06);
     EXPECT_LE(predicted.worst_timed, 0.2);

@@ -23,6 +23,11 @@ constexpr Index kMostPushedBytes = Index{16} << 20;
 
 constexpr Index kRounds = 4;  ///< chunks per CTA, if there is enough work
 
+/// For these numbers of rows cuBLASLt's product takes this part of our fastest kernel's time, in
+/// the mean of what was timed (decision 0031); for others it is no faster.
+constexpr schedule::RowRange kCublasRows{65, 512};
+constexpr double kCublasTime = 0.95;
+
 void require_sum(const Problem& p) {
   const auto op = name_of(p.op);
   require(row_of(p.op).sums, "{}: op: got {}, expected gemm_rs or gemm_ar", op, op);
@@ -114,9 +119,13 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
   require(p.m > 0, "{}: m: got 0, expected at least 1 row to plan for", name_of(p.op));
   std::vector<UnfusedSumWay> plans;
   const bool cublas = machine.cublas && !machine.shared;  // it takes all SMs
+  const bool faster = p.m >= kCublasRows.begin && p.m < kCublasRows.end;
   const auto put = [&](UnfusedSumWay plan, bool fastest) {
     plans.push_back(plan);
     if (!cublas || !fastest) return;
+    const double less_us = faster ? (1 - kCublasTime) * plan.gemm.predicted_us : 0;
+    plan.gemm.predicted_us -= less_us;
+    plan.predicted_us -= less_us;
     while (++plan.cublas <= kCublasAlgorithms) plans.push_back(plan);
   };
   const auto pushes =

@@ -27,7 +27,7 @@ struct UnfusedSumWay {
   int shots = 1;
   bool lines = false;  ///< transport push: true: as lines; false: as chunks
   /// Who multiplies: 0: this library's kernel; N: cuBLASLt, by the N-th algorithm that it proposes,
-  /// or by the last. It is predicted to be as fast as this library's fastest kernel, `gemm`.
+  /// or by the last. Its predicted time is made of that of this library's fastest kernel, `gemm`.
   int cublas = 0;
 };
 
