@@ -94,7 +94,7 @@ TEST(CudaReducePlan, CublasMultipliesForEverySum) {
     EXPECT_GT(predicted_us_of(c), 0);
   }
   std::set<std::string> expected;
-  for (const std::string& kind : without) expected.insert(kind + " behind cublas");
+  for (const std::string& kind : without) expected.insert(kind + " with cublas");
   EXPECT_EQ(with, expected);
   EXPECT_EQ(by_cublas(p, machine), kCublasAlgorithms * std::ssize(with));
 }

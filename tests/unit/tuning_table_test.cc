@@ -250,8 +250,7 @@ TEST(TunedPlan, FarFromEveryRowPredictionsDecide) {
 /// The tile that its time is predicted by is another one at most other sizes.
 TEST(TunedPlan, CublasIsTakenAtNearSizesWhereItIsThere) {
   json all = table();
-  const CudaWay measured =
-      cuda_ways(down(512), cuda_machine(), {"unfused pull behind cublas"}).at(1);
+  const CudaWay measured = cuda_ways(down(512), cuda_machine(), {"unfused pull with cublas"}).at(1);
   all["rows"].push_back(row_of_plan(down(512), measured.plan, 200.0));
   Machine machine = tuned_machine(all);
   EXPECT_EQ(choice_bytes(make_plan(down(512), machine)), choice_bytes(measured.plan));

@@ -26,10 +26,10 @@ std::string cut_of(const KeptPartialsWay& way) {
   return way.by_switch ? "" : way.shots == 1 ? " in one shot" : " in two shots";
 }
 std::string cut_of(const UnfusedSumWay& way) {
-  const std::string_view behind = way.cublas > 0 ? " behind cublas" : "";
-  if (!row_of(way.transport).pushes()) return std::string(behind);
+  const std::string_view product = way.cublas > 0 ? " with cublas" : "";
+  if (!row_of(way.transport).pushes()) return std::string(product);
   return fmt::format(" in {}{}{}", way.shots == 1 ? "one shot" : "two shots",
-                     way.lines ? " by lines" : "", behind);
+                     way.lines ? " by lines" : "", product);
 }
 std::string cut_of(const HandedPartialsWay& /*way*/) { return ""; }
 
