@@ -199,8 +199,7 @@ plan::Halving TuneSession::timed(std::vector<TimedCall>& all, double seconds) {
   const double end_s = seconds > 0 ? now_s() + seconds : HUGE_VAL;
   std::vector<double> predicted_us;
   for (const TimedCall& c : all) predicted_us.push_back(c.predicted_us);
-  const plan::Halving found = plan::fastest_of(predicted_us, [&](std::size_t i,
-                                                                 const plan::Look& look) {
+  plan::Halving found = plan::fastest_of(predicted_us, [&](std::size_t i, const plan::Look& look) {
     TimedCall& c = all[i];
     if (c.about_us == 0) capture(i, c);
     return sample(i, replays(look.load_us, c.about_us), replays(look.timed_us, c.about_us), end_s);
