@@ -261,7 +261,11 @@ TEST(TunedPlan, CublasIsTakenAtNearSizesWhereItIsThere) {
   };
   for (const std::int64_t m : {450, 500, 512, 520, 600}) EXPECT_EQ(algorithm(m), 2) << m;
   machine.cublas = false;
-  for (const std::int64_t m : {500, 512}) EXPECT_EQ(algorithm(m), 0) << m;
+  for (const std::int64_t m : {500, 512}) {
+    EXPECT_EQ(algorithm(m), 0) << m;
+    const std::string reason = make_plan(down(m), machine).reason;
+    EXPECT_NE(reason.find("a near row has a product of cuBLASLt"), std::string::npos) << reason;
+  }
 }
 
 /// Kernels of the two half types differ in conversions alone.

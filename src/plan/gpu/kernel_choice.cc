@@ -101,12 +101,14 @@ double predicted_us_of(const KernelWay& way) {
   return std::visit([](const auto& w) { return w.predicted_us; }, way);
 }
 
+int cublas_of(const KernelWay& way) {
+  const auto* const sum = std::get_if<UnfusedSumWay>(&way);
+  return sum == nullptr ? 0 : sum->cublas;
+}
+
 bool multiply_alike(const KernelWay& a, const KernelWay& b) {
-  const auto cublas = [](const KernelWay& way) {
-    const auto* const sum = std::get_if<UnfusedSumWay>(&way);
-    return sum == nullptr ? 0 : sum->cublas;
-  };
-  return cublas(a) == cublas(b) && (cublas(a) > 0 || gemm_of(a).tile.name == gemm_of(b).tile.name);
+  const int cublas = cublas_of(a);
+  return cublas == cublas_of(b) && (cublas > 0 || gemm_of(a).tile.name == gemm_of(b).tile.name);
 }
 
 bool is_taken_unasked(const KernelWay& way) {

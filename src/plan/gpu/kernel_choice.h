@@ -34,6 +34,8 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
+/// The number of cuBLASLt's algorithm that makes the product; 0: a kernel of this library does.
+int cublas_of(const KernelWay&);
 /// Whether two candidates have the same kernel of the product: tile, or algorithm of cuBLASLt.
 bool multiply_alike(const KernelWay&, const KernelWay&);
 

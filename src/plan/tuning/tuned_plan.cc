@@ -85,6 +85,13 @@ std::vector<Near> near_rows(const TuningTable& first, const Problem& p, const Ma
   return near;
 }
 
+/// Whether a near row cannot be taken because cuBLASLt is not there.
+bool lacks_cublas(const TuningTable& table, const Problem& p, const Machine& machine) {
+  return !machine.cublas && std::ranges::any_of(near_rows(table, p, machine), [](const Near& near) {
+    return cublas_of(near.row->plan.kernel->way) > 0;
+  });
+}
+
 }  // namespace
 
 bool has_own_row(const TuningTable* table, const Problem& p, const Machine& machine) {
@@ -141,10 +148,12 @@ Plan tuned_or_predicted(const Problem& p, const Machine& machine, const PlanOpti
   Plan predicted = make_cuda_plan(p, machine, options);
   if (machine.tuning == nullptr || !(options == PlanOptions{})) return predicted;
   auto tuned = tuned_plan(*machine.tuning, p, machine);
-  if (!tuned) {
-    predicted.reason += "; " + why_not_tuned(*machine.tuning, machine);
-    return predicted;
-  }
+  Plan& taken = tuned ? *tuned : predicted;
+  if (p.m > 0 && lacks_cublas(*machine.tuning, p, machine))
+    taken.reason += "; a near row has a product of cuBLASLt, which was not found here";
+  else if (!tuned)
+    taken.reason += "; " + why_not_tuned(*machine.tuning, machine);
+  if (!tuned) return predicted;
   tuned->rejected.push_back(fmt::format("prediction: {}", fmt::streamed(predicted)));
   return *std::move(tuned);
 }
