@@ -35,6 +35,7 @@ check_packages="
   clang-format            1:14.0-55             layout
   clang-tidy              1:14.0-55             mistakes
   clang                   1:14.0-55             the night's second compiler
+  lld                     1:14.0-55             links tests
   libomp-dev              1:14.0-55             omp.h, as clang-tidy reads it
   libboost-context1.81-dev 1.81.0-5             fibers: emulated GPUs
   doxygen                 1.9.4-4               reads the headers: docstrings, the reference
