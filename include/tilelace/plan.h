@@ -101,8 +101,8 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 ///   sums      `store`: the GEMM or the summing kernel writes to peers; `push`: a collective's
 ///             kernels send partial sums; `pull`: the summing kernel, or in a fused gemm_ar warps
 ///             of the GEMM kernel, read those of all ranks; `multimem`: the NVLink switch adds them
-/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums; where a table says
-/// that it is faster, the GEMM before the sums is cuBLASLt's.
+/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums; where it is measured
+/// or predicted to be faster, the GEMM before the sums is cuBLASLt's.
 struct Plan {
   Op op{};                            ///< what is computed
   Path path = Path::fused;            ///< whether and how GEMM and transfers overlap
