@@ -46,7 +46,8 @@ if(TILELACE_SANITIZE)
   target_link_options(tilelace_library INTERFACE -fsanitize=${TILELACE_SANITIZE})
 endif()
 if(TILELACE_COVERAGE)
-  target_link_options(tilelace_library INTERFACE --coverage)  # the same of gcov's
+  # So does one that counts lines: gcov's.
+  target_link_options(tilelace_library INTERFACE --coverage)
 endif()
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tilelace)

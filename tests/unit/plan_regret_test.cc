@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <string_view>
 
 #include "plan/tuning/tuning_table.h"
 #include "tilelace/op_table.h"
@@ -23,6 +24,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kFewestCandidates = 12;
+/// Without its row the farthest behind: clusters of 256 rows, of which 64 are not there.
+constexpr std::string_view kFarthest = "ag_gemm m 192 n 5120 k 5120";
 
 struct TimedProblem {
   std::string name;
@@ -117,6 +120,7 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   const auto table = shipped("h200x2.json");
   Machine machine = cuda_machine();
   Regret predicted{"prediction"}, tuned{"table"}, without{"table without the row"};
+  Regret others{"table without the row, but for the farthest"};
   for (const TimedProblem& row : all) {
     machine.cublas = row.cublas;
     machine.tuning = nullptr;
@@ -131,7 +135,9 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
     });
     ASSERT_EQ(rest->rows.size() + 1, table->rows.size()) << row.name;
     machine.tuning = rest;
-    without.add(row, make_plan(row.problem, machine));
+    const Plan left_out = make_plan(row.problem, machine);
+    without.add(row, left_out);
+    if (row.name != kFarthest) others.add(row, left_out);
   }
   for (Regret* regret : {&predicted, &tuned, &without}) regret->print();
   EXPECT_LE(predicted.mean(), 0.07);
@@ -140,6 +146,7 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   EXPECT_LE(without.mean(), 0.03);
   // 10 % is what is wanted. Beyond it are products of 192 and 256 rows whose clusters have 256, and
   // two of few columns of several weights.
+  EXPECT_LE(others.worst_timed, 0.17);
   EXPECT_LE(without.worst_timed, 0.24);
   EXPECT_LE(without.untimed, 2);
 }

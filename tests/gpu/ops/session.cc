@@ -41,8 +41,7 @@ void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string
   app.add_option("--kinds", o.kinds,
                  "of plans, as the output names them: only problems that have these "
                  "(default: all but those that take libnccl, cublas or the switch, and an "
-                 "ag_gemm's unfused "
-                 "ones)")
+                 "ag_gemm's unfused ones)")
       ->delimiter(',')
       ->check(CLI::IsMember(plan::known_kinds()));
   app.add_flag("--small", o.small,
