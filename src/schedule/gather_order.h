@@ -72,6 +72,8 @@ struct GatherOrderOf {
   [[nodiscard]] TILELACE_HD constexpr int end(int section) const {
     return whole ? m : shard[section].end;
   }
+  /// Which of a kernel's maps of tails is the section's.
+  [[nodiscard]] TILELACE_HD constexpr int tail(int section) const { return whole ? 0 : section; }
 
   /// Waits until rows [first, last) of a section can be read, by the verb wait(flag), once per
   /// chunk. By shard, own rows are read in place; in a whole walk they are staged like all others.

@@ -44,6 +44,9 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
+  /// Which of a kernel's maps of tails is the section's: of columns the one that all rows have, of
+  /// blocks of rows none (-1): behind them are others' rows.
+  [[nodiscard]] TILELACE_HD constexpr int tail(int /*s*/) const { return owner_cols > 0 ? 0 : -1; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
   /// The column of tiles, in the result, at which a section's columns begin.
   [[nodiscard]] TILELACE_HD constexpr int first_col(int s) const {

@@ -204,6 +204,22 @@ void fill_sections(AgGemmParams& params, const Call& c, const GemmKernel& kernel
   }
 }
 
+/// Of each section the slice of tokens that is there in part.
+void fill_tails(AgGemmParams& params, const RankCalls& calls, const Call& c,
+                const GemmKernel& kernel) {
+  const Problem& p = c.problem;
+  const std::byte* const staged = calls.memory().local() + params.staged;
+  const schedule::GatherOrder& order = params.work.order;
+  for (int s = 0; s < (order.whole ? 1 : order.count); ++s) {
+    const bool own = s == 0 && !order.whole;
+    const Index rows = order.end(s) - order.begin(s);
+    // Coordinates are those of the map of all.
+    const TensorMapSource tokens =
+        own ? TensorMapSource{c.tensors.input.data, rows, p.k} : TensorMapSource{staged, p.m, p.k};
+    params.tail[s] = tail_map(kernel, tokens, rows, p.dtype);
+  }
+}
+
 /// Where nothing is gated, its base is what the kernel takes.
 AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
                             const Launch& launch) {
@@ -238,25 +254,8 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.input = static_cast<const std::byte*>(c.tensors.input.data);
   params.staged = calls.data_at(c.slot);
   params.row_bytes = c.row_bytes();
+  fill_tails(params, calls, c, kernel);
   return params;
-}
-
-/// Of each section the slice of tokens that is there in part.
-AgGemmAcrossParams across_of(const RankCalls& calls, const Call& c, const GemmKernel& kernel,
-                             const AgGemmParams& params) {
-  const Problem& p = c.problem;
-  AgGemmAcrossParams across{params, {}};
-  const std::byte* const staged = calls.memory().local() + params.staged;
-  const schedule::GatherOrder& order = params.work.order;
-  for (int s = 0; s < (order.whole ? 1 : order.count); ++s) {
-    const bool own = s == 0 && !order.whole;
-    const Index rows = order.end(s) - order.begin(s);
-    // Coordinates are those of the map of all.
-    const TensorMapSource tokens =
-        own ? TensorMapSource{c.tensors.input.data, rows, p.k} : TensorMapSource{staged, p.m, p.k};
-    across.tail[s] = tail_map(kernel, tokens, rows, p.dtype);
-  }
-  return across;
 }
 
 void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t stream) {
@@ -270,12 +269,7 @@ void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t 
     const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
-    if (plan::is_across(kernel.tile)) {
-      const AgGemmAcrossParams across = across_of(impl.calls, c, kernel, params);
-      launch_gemm(kernel, function, &across, grid, stream, early);
-    } else {
-      launch_gemm(kernel, function, static_cast<const AgGemmParams*>(&params), grid, stream, early);
-    }
+    launch_gemm(kernel, function, &params, grid, stream, early);
   }
 }
 

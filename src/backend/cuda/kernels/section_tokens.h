@@ -14,27 +14,27 @@ class SectionTokens {
   TILELACE_DEVICE SectionTokens(const Params& p, const typename Body::Place& place)
       : p_(p), place_(place) {}
 
-  /// Number of tokens from `first` to the section's end.
-  [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
-    return p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
-  }
-
   [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
-    if constexpr (Body::kAcross)
-      return Body::Tail::expected_bytes(place_, left(cell, first));
-    else
-      return Body::Shape::kExpectedBytes;
+    return Body::Tail::expected_bytes(place_, left(cell, first));
   }
-  [[nodiscard]] TILELACE_DEVICE auto source(schedule::GemmCell cell, int first) const {
-    const int begin = p_.work.order.begin(cell.section) + first;
-    if constexpr (Body::kAcross)
-      return TailSource{
-          Body::Tail::map(Body::tokens(p_), p_.tail + cell.section, left(cell, first)), begin};
-    else
-      return TokenSource{Body::tokens(p_), begin};
+  /// The map to load from: `all` for a whole slice, null beyond the section.
+  [[nodiscard]] TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all,
+                                                       schedule::GemmCell cell, int first) const {
+    const int tail = max(p_.work.order.tail(cell.section), 0);  // without one whole slices are left
+    return Body::Tail::map(all, p_.tail + tail, left(cell, first));
+  }
+  [[nodiscard]] TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first) const {
+    return {map(Body::tokens(p_), cell, first), p_.work.order.begin(cell.section) + first};
   }
 
  private:
+  /// Number of tokens from `first` to the section's end; without a map of its tail in whole slices.
+  [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
+    const int n = p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
+    if (p_.work.order.tail(cell.section) >= 0) return n;
+    return (n + Body::kTokenSlice - 1) & -Body::kTokenSlice;  // down: a power of two; n may be < 0
+  }
+
   const Params& p_;
   typename Body::Place place_;
 };

@@ -68,6 +68,8 @@ GemmArParams make_params(const OpCall& call, const plan::GemmArWay& plan, const 
   GemmArParams params{};
   fill_reduce(params, calls, call, plan.gemm, parts);
   fill_own(params, p, own_rows(p, plan, rank));
+  if (plan.by_columns)
+    params.tail[0] = tail_map(parts.of, {call.tensors.input.data, p.m, p.k}, p.m, p.dtype);
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   params.work = schedule::make_gemm_work(plan::gemm_ar_order(p, plan, rank), work.workers,
                                          work.k_steps, work.split_tiles, plan.gemm.rounds);

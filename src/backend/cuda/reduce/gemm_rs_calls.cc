@@ -20,28 +20,20 @@ schedule::PairOrder order_of(const GemmRsPairParams& /*params*/, const schedule:
   return schedule::make_pair_order(s, walk, plan.gemm.tile.rows());
 }
 
-/// Where a section ends in the middle of a slice; of tiles with tokens across.
-void fill_tail(GemmRsAcrossParams& params, const GemmKernel& kernel, const Problem& p,
-               const void* x) {
+/// Where a section ends in the middle of a slice.
+template <class Params>
+void fill_tails(Params& params, const GemmKernel& kernel, const Problem& p, const void* x) {
   const schedule::ReduceOrder& order = params.work.order;
   for (int s = 0; s < order.count; ++s)
     params.tail[s] = tail_map(kernel, {x, p.m, p.k}, order.end(s) - order.begin(s), p.dtype);
 }
-template <class Params>
-void fill_tail(Params& /*params*/, const GemmKernel& /*kernel*/, const Problem& /*p*/,
-               const void* /*x*/) {}
 
 }  // namespace
 
 void GemmRsCalls::run(const OpCall& call, const plan::GemmRsWay& asked) {
   plan::GemmRsWay plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  if (plan.pairs)
-    enqueue<GemmRsPairParams>(call, plan);
-  else if (is_across(plan.gemm.tile))
-    enqueue<GemmRsAcrossParams>(call, plan);
-  else
-    enqueue<GemmRsParams>(call, plan);
+  plan.pairs ? enqueue<GemmRsPairParams>(call, plan) : enqueue<GemmRsParams>(call, plan);
 }
 
 template <class Params>
@@ -60,7 +52,7 @@ void GemmRsCalls::enqueue(const OpCall& call, const plan::GemmRsWay& plan) {
   const auto work = plan::work_of(plan.gemm, {p.m, p.n.front(), p.k, p.dtype});
   params.work = schedule::make_gemm_work(order_of(params, schedule, work.order, plan), work.workers,
                                          work.k_steps, 0);
-  fill_tail(params, kernel, p, call.tensors.input.data);
+  fill_tails(params, kernel, p, call.tensors.input.data);
   const schedule::Index own = schedule.split.shard(rank).size();
   params.own_rows = static_cast<int>(own);
   if (own > 0)

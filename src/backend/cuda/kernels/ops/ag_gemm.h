@@ -3,8 +3,6 @@
 // over all rows as one. The loading warp waits for the flags of the rows that it loads, another
 // warp for the peers' headers, and two warps send this rank's rows if copy engines do not.
 #pragma once
-#include <type_traits>
-
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
 #include "schedule/gather_order.h"
@@ -18,12 +16,14 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are read from this rank's staging; by shard, own tokens from the input (`own`).
+/// Tokens are read from this rank's staging; by shard, own tokens from the input (`own`). `tail`:
+/// for each section a map of its partial slice of tokens.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
   CUtensorMap out[schedule::kMaxSections];  ///< one per section, beyond whose end nothing is stored
   CUtensorMap out_remainder[schedule::kMaxSections];
+  CUtensorMap tail[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
   bool rows_here;            ///< the previous kernel waited for all rows, or was stopped
@@ -31,10 +31,6 @@ struct AgGemmParams : GemmOperands {
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
-};
-/// With tokens across. `tail`: for each section a map of its partial slice of tokens.
-struct AgGemmAcrossParams : AgGemmParams {
-  CUtensorMap tail[schedule::kMaxSections];
 };
 struct AgGemmGatedParams : AgGemmParams {
   UpWeight up;
@@ -85,7 +81,7 @@ struct Gathering : PlainHooks<B> {
     }
     /// Waits for the section's rows from `first` on. If they never come, the tile loads whatever
     /// the slot holds, and nothing is stored from this tile on.
-    TILELACE_DEVICE auto source(schedule::GemmCell cell, int first, int tile) {
+    TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first, int tile) {
       const schedule::GatherOrder& order = p.work.order;
       const int begin = order.begin(cell.section) + first;
       const bool here = waits.rows(cell.section, begin,
@@ -93,17 +89,9 @@ struct Gathering : PlainHooks<B> {
       if (!here && ptx::elect_one()) fail_from(shared, tile);
       __syncwarp();
       const bool own = !order.whole && cell.section == 0;
-      const CUtensorMap* const staged = B::tokens(p);
-      using Source = std::conditional_t<B::kAcross, TailSource, TokenSource>;
-      if constexpr (B::kAcross) {
-        const CUtensorMap* const map = B::Tail::map(
-            staged, p.tail + (order.whole ? 0 : cell.section), sections.left(cell, first));
-        if (!own) ptx::want_until(map, order.end(cell.section));
-        if (map != staged) return Source{map, own ? first : begin};
-      }
-      if (own) return Source{&p.own, first};
-      ptx::want_until(staged, order.end(cell.section));
-      return Source{staged, begin};
+      const CUtensorMap* const map = sections.map(own ? &p.own : B::tokens(p), cell, first);
+      if (!own) ptx::want_until(map, order.end(cell.section));
+      return {map, own ? first : begin};
     }
   };
 
@@ -136,10 +124,7 @@ struct Gathering : PlainHooks<B> {
 };
 
 template <class B>
-using AgGemmParamsOf = std::conditional_t<B::kAcross, AgGemmAcrossParams, AgGemmParams>;
-template <class B>
-struct AgGemm
-    : Gathering<B, AgGemmParamsOf<B>, typename B::template SectionWeights<AgGemmParamsOf<B>>> {};
+struct AgGemm : Gathering<B, AgGemmParams, typename B::template SectionWeights<AgGemmParams>> {};
 template <class B>
 struct GatedAgGemm
     : Gathering<B, AgGemmGatedParams, typename B::template GateAndUp<AgGemmGatedParams>> {};

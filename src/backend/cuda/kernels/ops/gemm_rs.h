@@ -2,8 +2,6 @@
 // gemm_rs: tiles of peers' rows are sent to their owners as partials, directly from registers.
 // Tiles of own rows come last: the peers' terms are added, and the sums are stored.
 #pragma once
-#include <type_traits>
-
 #include "backend/cuda/kernels/partials.h"
 #include "schedule/reduce_order.h"
 #ifdef __CUDACC__
@@ -12,18 +10,16 @@
 
 namespace tilelace::cuda {
 
+/// `tail`: for each section a map of its partial slice of tokens.
 template <class Order>
 struct GemmRsParamsOf : PartialParams {
   CUtensorMap out;  ///< own rows
   CUtensorMap out_remainder;
+  CUtensorMap tail[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<Order> work;
 };
 using GemmRsParams = GemmRsParamsOf<schedule::ReduceOrder>;
 using GemmRsPairParams = GemmRsParamsOf<schedule::PairOrder>;
-/// With tokens across. `tail`: for each section a map of its partial slice of tokens.
-struct GemmRsAcrossParams : GemmRsParams {
-  CUtensorMap tail[schedule::kMaxGpuRanks];
-};
 
 #ifdef __CUDACC__
 
@@ -37,8 +33,8 @@ struct ReducingHooks : SummingHooks<B, P> {
 };
 
 template <class B>
-struct GemmRs : ReducingHooks<B, std::conditional_t<B::kAcross, GemmRsAcrossParams, GemmRsParams>> {
-  using P = typename GemmRs::Params;
+struct GemmRs : ReducingHooks<B, GemmRsParams> {
+  using P = GemmRsParams;
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;
 
