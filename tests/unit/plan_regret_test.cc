@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
-#include <string_view>
 
 #include "plan/tuning/tuning_table.h"
 #include "tilelace/op_table.h"
@@ -24,8 +23,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kFewestCandidates = 12;
-/// Without its row the farthest behind: clusters of 256 rows, of which 64 are not there.
-constexpr std::string_view kFarthest = "ag_gemm m 192 n 5120 k 5120";
+/// Four GPUs: ag_gemm of fewer rows was timed while its tiles still loaded rows that are not there
+/// (decision 0020), which they no longer do.
+constexpr std::int64_t kFewestGathered = 128;
 
 struct TimedProblem {
   std::string name;
@@ -120,7 +120,6 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   const auto table = shipped("h200x2.json");
   Machine machine = cuda_machine();
   Regret predicted{"prediction"}, tuned{"table"}, without{"table without the row"};
-  Regret others{"table without the row, but for the farthest"};
   for (const TimedProblem& row : all) {
     machine.cublas = row.cublas;
     machine.tuning = nullptr;
@@ -135,19 +134,15 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
     });
     ASSERT_EQ(rest->rows.size() + 1, table->rows.size()) << row.name;
     machine.tuning = rest;
-    const Plan left_out = make_plan(row.problem, machine);
-    without.add(row, left_out);
-    if (row.name != kFarthest) others.add(row, left_out);
+    without.add(row, make_plan(row.problem, machine));
   }
   for (Regret* regret : {&predicted, &tuned, &without}) regret->print();
   EXPECT_LE(predicted.mean(), 0.07);
   EXPECT_LE(tuned.mean(), 0.01);
   EXPECT_LE(tuned.worst(), 0.04);
   EXPECT_LE(without.mean(), 0.03);
-  // 10 % is what is wanted. Beyond it are products of 192 and 256 rows whose clusters have 256, and
-  // two of few columns of several weights.
-  EXPECT_LE(others.worst_timed, 0.17);
-  EXPECT_LE(without.worst_timed, 0.24);
+  // 10 % is what is wanted. Beyond it are a dozen products, most of few columns or 192 to 333 rows.
+  EXPECT_LE(without.worst_timed, 0.18);
   EXPECT_LE(without.untimed, 2);
 }
 
@@ -158,10 +153,16 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
     const auto all = timed_problems(fmt::format("{}/tune.jsonl", gpus));
     ASSERT_GE(all.size(), 20U);
     Regret predicted{gpus};
+    int stale = 0;
     for (const TimedProblem& row : all) {
+      if (row_of(row.problem.op).gathers && row.problem.m < kFewestGathered) {
+        ++stale;
+        continue;
+      }
       machine.cublas = row.cublas;
       predicted.add(row, make_plan(row.problem, machine));
     }
+    fmt::print("{}: {} problems left out, timed with older kernels\n", gpus, stale);
     predicted.print();
     EXPECT_LE(predicted.mean(), 0.06);
     EXPECT_LE(predicted.worst_timed, 0.2);

@@ -12,8 +12,6 @@ namespace {
 
 /// Sharpness of the knee between limits that are near each other: they add up a little.
 constexpr double kKnee = 3;
-/// A step's growth where all rows that the copy unit loads lie beyond the matrix.
-constexpr double kZeroRows = 1.2;
 /// A step of more than two CTAs ends with the slowest of them.
 constexpr double kWideCluster = 1.2;
 
@@ -48,8 +46,6 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
   // What a multiprocessor takes in, with what others of its cluster loaded for it.
   c.step_us = std::max(us_at(step_flops, 1e3 * h.peak_tflops * h.efficiency / h.multiprocessors),
                        us_at(row_bytes * (t.rows() + t.width), h.l2_gbps));
-  if (!t.swapped)
-    c.step_us *= 1 + kZeroRows * std::max(0.0, 1 - static_cast<double>(cut.rows) / t.rows());
   if (t.cluster() > 2) c.step_us *= kWideCluster;
   if (plan.workers * t.cluster() > multiprocessors) c.step_us *= 2;  // two CTAs on one
   const double readings =

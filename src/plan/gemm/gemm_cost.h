@@ -12,7 +12,6 @@ namespace tilelace::plan {
 /// How a GEMM's rows are cut into workers' tiles.
 struct TileCut {
   std::int64_t tiles = 0;  ///< number of tiles, with partly filled ones at borders of shards
-  std::int64_t rows = 0;   ///< number of rows between two borders
   double walks = 1;        ///< number of walks; each reads the whole weight
 };
 

@@ -66,7 +66,7 @@ class TileCandidates {
     if (static_cast<std::int64_t>(plan.split_tiles) * parts_of(p_.k, kStep) > kMostCounted) return;
     const schedule::GemmOrder order = order_of(plan, p_);
     plan.group = std::min(plan.group, kMostCounted / std::max(order.rows, order.cols));
-    plan.predicted_us = product_us(p_, plan, {order.tiles(), p_.m}, machine_);
+    plan.predicted_us = product_us(p_, plan, {order.tiles()}, machine_);
     plans_.push_back(plan);
   }
 

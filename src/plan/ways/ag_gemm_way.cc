@@ -35,7 +35,7 @@ double other_products_us(const Problem& p, const GemmPlan& gemm, Index m,
   for (std::size_t i = 0; i < p.n.size(); ++i) {
     if (i == widest_product(p)) continue;
     const GemmProblem product = product_of(p, i, m);
-    us += product_us(product, gemm, {work_of(gemm, product).order.tiles(), m}, machine);
+    us += product_us(product, gemm, {work_of(gemm, product).order.tiles()}, machine);
   }
   return us;
 }
@@ -185,8 +185,8 @@ class GatherCandidates {
   /// Its products with tiles that end at the borders of shards, in so many walks.
   [[nodiscard]] double by_shard_us(const GemmPlan& gemm, double walks,
                                    const GemmMachine& machine) const {
-    return product_us(product_of(p_, widest_product(p_), p_.m), gemm,
-                      {tiles_by_shard(gemm), most_rows_, walks}, machine) +
+    return product_us(product_of(p_, widest_product(p_), p_.m), gemm, {tiles_by_shard(gemm), walks},
+                      machine) +
            other_products_us(p_, gemm, p_.m, machine);
   }
 

@@ -98,8 +98,7 @@ bool sends_well(const GemmPlan& gemm, Index tiles) {
 /// come behind; in two rounds all but the second half's partials, and all results, do.
 double predict(const Problem& p, const GemmArWay& plan, Index tiles, const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
-  const Index rows = plan.by_columns ? p.m : ceil_div(p.m, p.ranks);
-  const double product = product_us(product_of(p), plan.gemm, {tiles, rows}, machine);
+  const double product = product_us(product_of(p), plan.gemm, {tiles}, machine);
   const double phase = phase_us(h, p);
   if (plan.gemm.rounds > 1) {
     const double behind = p.ranks > 2 ? (p.ranks - 2) / (2.0 * (p.ranks - 1)) : 0;

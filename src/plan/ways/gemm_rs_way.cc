@@ -42,7 +42,7 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWa
   // The own shard behind the remote ones, where they do not share a wave.
   const bool together = tiles <= plan.gemm.workers;
   const double walks = together ? 1 : plan.apart + 1;
-  const double us = product_us(product, plan.gemm, {tiles, split.max_rows(), walks}, machine);
+  const double us = product_us(product, plan.gemm, {tiles, walks}, machine);
   const double wire = sent_us(h, static_cast<double>((p.m - split.max_rows()) * row_bytes(p)));
   const double behind = together || !t.pingpong ? wire : 0;
   return std::max(us, wire + us / p.ranks) + behind + h.call_us;
