@@ -50,8 +50,8 @@ struct Workload {
   bool several_layers = false;
   /// GPUs: only candidates are timed, and only the fastest is checked.
   bool tunes = false;
-  /// GPUs: only `fused` and baselines of a whole call are timed, and checked once. Ranks prepare
-  /// only for them, separately for each m.
+  /// GPUs: only `fused` and baselines that do the whole call, product and collective, are timed;
+  /// without the check with integers. Ranks prepare only for them, separately for each m.
   bool brief = false;
   bool force = false;      ///< `tunes` also on GPUs that are throttled or shared
   double budget_s = 0;     ///< rows that would start later are left out; 0: no limit
@@ -78,7 +78,8 @@ Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
 /// The options that apply to this job, so that one list of options serves several ops: only gemm_ar
 /// has blocks, only sums have partials. check_workload refuses options that apply to no job.
 PlanOptions options_for(const PlanOptions& options, const Job& job);
-/// The same options for another path, whose chunks are the planner's choice.
+/// Options for another path. CPU ranks: with the same tile and type of partials; the planner
+/// chooses the rest.
 PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
 
 /// The paths that are timed in addition to the default one.
@@ -95,8 +96,8 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
 /// Parses a list of cublas (always timed), nccl, nccl_registered, nccl_window and beside. Errors:
 /// usage (an unknown word).
 std::vector<std::string> parse_baselines(std::string_view text);
-/// Parses the names of NCCL's buffers only, for collectives without a product. Errors: usage (an
-/// unknown name).
+/// As parse_baselines, but only nccl, nccl_registered and nccl_window: for collectives without a
+/// product. Errors: usage (an unknown word).
 std::vector<std::string> parse_buffers(std::string_view text);
 
 /// Applies every --plan, once the workload's jobs and device are known. A single one is for all
@@ -107,7 +108,7 @@ void take_plans(const std::vector<std::string>& plans, Workload& work);
 /// The machine that a group with these options would plan for, without making the group. `gpus`:
 /// the GPUs of this machine; null: H200s.
 Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFacts* gpus = nullptr);
-/// `workers`, or if that is 0 cores / ranks, at least 1.
+/// `workers`; if that is 0: cores / ranks, but at least 1.
 int workers_for(int ranks, int workers);
 
 /// Checks every problem and plan of the workload, and that each override applies to some problem;

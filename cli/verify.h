@@ -35,7 +35,8 @@ class Verifier {
  private:
   /// What each way wrote into the sampled rows of each output.
   using Results = std::vector<std::vector<model::Matrix>>;
-  /// The sampled rows of the unsharded result and of the unsharded operand.
+  /// The numbers of the sampled rows that this rank checks, and these rows of the unsharded
+  /// operand.
   struct Sample {
     std::vector<std::int64_t> rows;
     model::Matrix operand;

@@ -54,8 +54,12 @@ class MachineReader {
     const bool good = value != nullptr && value->is_array() && value->size() == 2 &&
                       (*value)[0].is_number() && (*value)[1].is_string() &&
                       !(*value)[1].get<std::string>().empty();
-    require(good, "machine: {}: {}, got {}, expected [number, \"source\"]", file_.string(),
-            dotted(section, key), model::shown(value));
+    require(good,
+            "machine: {}: {}: got {}, expected a list of a number and a text that says where the "
+            "number is from",
+            file_.string(), dotted(section, key),
+            value != nullptr && value->is_array() ? model::printable(value->dump())
+                                                  : model::shown(value));
     if (sources != nullptr) (*sources)[dotted(section, key)] = (*value)[1].get<std::string>();
     return (*value)[0].get<double>();
   }

@@ -52,7 +52,7 @@ struct GemmReduceArgs {
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
   TensorView residual = {};  ///< absent, or shaped like `out` and not overlapping it
                              ///< (0 x n if `out` has no rows): added once, in fp32, after the sum;
-                             ///< gemm_ar: equal on all ranks; only without an activation
+                             ///< only without an activation; gemm_ar: equal on all ranks
 };
 
 /// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A is the
@@ -94,7 +94,7 @@ void call(Communicator&, const CallArgs&, const PlanOptions& = {});
 
 /// Throws the error that a call with these arguments would throw; the problem need not be prepared.
 /// Callers that prepare when they meet a new problem should check first, so that no rank prepares
-/// while another one fails. Local; only refuse tells the peers. Errors: usage.
+/// while another one fails. Local: refuse() would tell peers. Errors: usage.
 void check_call(Communicator&, const CallArgs&, const PlanOptions& = {});
 /// As above, for ag_gemm. Local. Errors: usage.
 void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});

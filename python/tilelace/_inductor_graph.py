@@ -94,8 +94,10 @@ def unfit(product: fx.Node) -> str:
     (k, n), device = value(right).shape, x.device.type
     if product.kwargs:
         return "the product scales its terms"
-    if x.dtype not in _DTYPES.get(device, ()):
-        return f"a product of {x.dtype} on {device}"
+    if device not in _DTYPES:
+        return f"the product is on {device}, expected {' or '.join(_DTYPES)}"
+    if x.dtype not in _DTYPES[device]:
+        return f"the product is of {x.dtype}, expected {', '.join(map(str, _DTYPES[device]))} on {device}"
     if bias is not None and value(bias).dim() != 1:
         return "the product's bias is not a vector"
     if equal(k, 0) or equal(n, 0):

@@ -151,7 +151,7 @@ def _norm_of(h: fx.Node) -> _Norm | str:
 def _unfit(h: fx.Node, weight: Any) -> str:
     x, n = value(h), value(h).shape[-1]
     if x.dtype not in _TYPES:
-        return f"a norm of {x.dtype}"
+        return f"the norm is of {x.dtype}, expected {' or '.join(map(str, _TYPES))}"
     if not isinstance(n, int) or n % _GRAIN or n > _MOST_COLUMNS:
         return f"a norm of {n} columns, expected a multiple of {_GRAIN} up to {_MOST_COLUMNS}"
     w = value(weight)

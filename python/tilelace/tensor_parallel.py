@@ -230,11 +230,22 @@ def _is_split(t: Tensor, place: _Place, wanted: Placement) -> bool:
             and type(t._local_tensor) in _PLAIN)
 
 
+def _how_placed(t: Tensor, place: _Place, wanted: Placement) -> str:
+    """What of a parameter is not as _is_split wants it."""
+    if not isinstance(t, DTensor):
+        return f"is a {type(t).__name__}, expected a DTensor placed {wanted}"
+    if t.device_mesh != place.mesh:
+        return f"is on {t.device_mesh}, expected {place.mesh}"
+    if t.placements != (wanted,):
+        return f"is placed {t.placements}, expected ({wanted},)"
+    return f"is a DTensor of {type(t._local_tensor).__name__}, expected plain tensors"
+
+
 def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Any]], place: _Place) -> str:
     """Why the op cannot replace torch's product; "" if it can. Parameters with their placements."""
     for p, wanted in parameters:
         if p is not None and not _is_split(p, place, wanted):
-            return f"a parameter is {type(p).__name__}, not a DTensor that is split as the style requires"
+            return f"{'the weight' if p is parameters[0][0] else 'the bias'} {_how_placed(p, place, wanted)}"
     if type(x) not in _PLAIN or x.dim() < 2:
         return f"got a {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more dimensions"
     weight, wanted = parameters[0]

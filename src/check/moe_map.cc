@@ -31,8 +31,8 @@ std::optional<std::string> wrong_prefix(const Sections& x, std::span<const std::
     Index rows = 0;
     for (const std::int64_t id : ids) rows += id == x.s.first + e && id < x.s.experts ? 1 : 0;
     if (x.begin(e + 1) - x.begin(e) != rows)
-      return fmt::format("expert {} has rows {} to {}, expected {} rows", e, x.begin(e),
-                         x.begin(e + 1), rows);
+      return fmt::format("expert {} begins at row {}, the next at {}, expected {} rows",
+                         x.s.first + e, x.begin(e), x.begin(e + 1), rows);
   }
   return std::nullopt;
 }
@@ -44,7 +44,8 @@ std::optional<std::string> wrong_pair(const Sections& x, Index pair, Index id) {
                      : std::optional(fmt::format("pair {} has row {}, expected none", pair, row));
   const Index expert = id - x.s.first;
   if (row < x.begin(expert) || row >= x.begin(expert + 1))
-    return fmt::format("pair {} has row {}, not one of expert {}", pair, row, expert);
+    return fmt::format("pair {} has row {}, expected one of expert {}, from {} to below {}", pair,
+                       row, id, x.begin(expert), x.begin(expert + 1));
   if (x.source(row) != pair)
     return fmt::format("pair {} has row {}, whose source is {}", pair, row, x.source(row));
   return std::nullopt;

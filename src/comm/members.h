@@ -46,9 +46,9 @@ inline int require_members(std::span<const int> members, int rank, int ranks) {
   }
   const auto own = std::find(members.begin(), members.end(), rank);
   require(own != members.end(),
-          "subgroup: members: got {} ranks without this rank {}: only the ranks of a subgroup may "
+          "subgroup: members: this rank, {}, is not among them: only the ranks of a subgroup may "
           "make it",
-          members.size(), rank);
+          rank);
   return static_cast<int>(own - members.begin());
 }
 

@@ -62,8 +62,10 @@ void Rendezvous::close_round(const Finish& finish) {
     if (seats_[r].op != seats_[0].op)
       last_.error = {
           ErrorKind::usage,
-          fmt::format("{0}: rank {1} is in {2}, rank 0 in {0}: all ranks must make the same call",
-                      seats_[0].op, r, seats_[r].op)};
+          fmt::format(
+              "ranks are in different calls, rank 0 in one with the step {0}, rank {1} in one "
+              "with {2}: all ranks must make the same calls in the same order",
+              seats_[0].op, r, seats_[r].op)};
   for (Seat& seat : seats_) {
     round->parts.push_back(std::move(seat.part));
     seat = {};

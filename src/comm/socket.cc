@@ -63,7 +63,9 @@ std::string judge(const FrameHeader& h, std::size_t received, int flags) {
     return fmt::format("got length {}, expected at most {}", h.length, kMaxPayload);
   if ((flags & MSG_TRUNC) != 0 || h.length != received - sizeof h)
     return fmt::format("got {} bytes after the header, expected {}", received - sizeof h, h.length);
-  if ((flags & MSG_CTRUNC) != 0) return "got several descriptors, expected at most one";
+  if ((flags & MSG_CTRUNC) != 0)
+    return "a descriptor could not be taken: this process may be at its limit of open files "
+           "(ulimit -n)";
   return {};
 }
 

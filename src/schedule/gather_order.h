@@ -46,7 +46,7 @@ struct GatherOrderOf {
   int count = 0;              ///< number of sections
   int tile_rows[kMost] = {};  ///< rows of tiles per section
   int walks = 0;
-  GatherWalk walked[2 * kMost];  ///< plus one that ends the list
+  GatherWalk walked[2 * kMost];  ///< `walks` of them, then one that ends the list
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
 
@@ -72,7 +72,7 @@ struct GatherOrderOf {
   [[nodiscard]] TILELACE_HD constexpr int end(int section) const {
     return whole ? m : shard[section].end;
   }
-  /// Which of a kernel's maps of tails is the section's.
+  /// Index, in a kernel's `tail`, of the section's tensor map.
   [[nodiscard]] TILELACE_HD constexpr int tail(int section) const { return whole ? 0 : section; }
 
   /// Waits until rows [first, last) of a section can be read, by the verb wait(flag), once per

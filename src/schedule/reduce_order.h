@@ -16,7 +16,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
-  /// Which of a kernel's maps of tails is the section's.
+  /// Index, in a kernel's `tail`, of the section's tensor map.
   [[nodiscard]] TILELACE_HD constexpr int tail(int s) const { return s; }
 
   /// Whether tile t is in the own section, which is walked separately.

@@ -44,8 +44,8 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
-  /// Which of a kernel's maps of tails is the section's: of columns the one that all rows have, of
-  /// blocks of rows none (-1): behind them are others' rows.
+  /// Index, in a kernel's `tail`, of the section's tensor map. If owners have columns, all have the
+  /// same rows; blocks of rows have none (-1), as rows of others lie behind them.
   [[nodiscard]] TILELACE_HD constexpr int tail(int /*s*/) const { return owner_cols > 0 ? 0 : -1; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
   /// The column of tiles, in the result, at which a section's columns begin.

@@ -20,9 +20,9 @@
 //                             tile; unpark(piece) brings it back, same worker.
 // partial, store_partial and park take a whole tile or a piece of the tile computed last.
 //           send_partial(c), fetch_partial(c), send_result(c), fetch_result(c), deliver(c)  chunks.
-// collectives: send(r), take(r), deliver(r)  a round (exchange.h). Under lines, instead of flags:
-//           put_line, take_line  units that carry the call's epoch: each arrives as a whole, is
-//                             written with release and read with acquire once its epoch is equal.
+// collectives: send(r), take(r), deliver(r)  a round (exchange.h). With lines (units that carry the
+//           call's epoch) instead of flags, in the checker: put_line, take_line. A unit is read as
+//           a whole, once its epoch is equal. On GPUs that orders nothing but the unit itself.
 #pragma once
 #include "core/host_device.h"
 

@@ -115,7 +115,8 @@ TEST(ProcessGroup, DisagreementIsAnErrorOnAllRanksAndTheGroupStaysUsable) {
       else
         group.all_gather("", 10);
     });
-    CHILD_CHECK(r == 0 ? calls.kind == ErrorKind::usage : calls.says("rank 0 is in allocate"));
+    CHILD_CHECK(r == 0 ? calls.kind == ErrorKind::usage
+                       : calls.says("rank 0 in one with the step allocate"));
     use(group);
   });
 }

@@ -120,7 +120,7 @@ TEST(ThreadGroup, SubgroupRefusesWrongLists) {
   const auto refused = [&](std::vector<int> members) {
     return catch_error([&] { groups[1]->subgroup(members, 1); });
   };
-  EXPECT_TRUE(refused({0, 2}).says("got 2 ranks without this rank 1"));
+  EXPECT_TRUE(refused({0, 2}).says("this rank, 1, is not among them"));
   EXPECT_TRUE(refused({1, 2, 1}).says("members: got rank 1 twice"));
   EXPECT_TRUE(refused({1, 3}).says("members: got rank 3, expected 0 to 2"));
   EXPECT_TRUE(refused({1, -1}).says("members: got rank -1"));

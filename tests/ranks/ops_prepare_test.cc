@@ -56,6 +56,19 @@ TEST(OpsPrepare, RanksThatPrepareAnewAndBesideAreToldBoth) {
   world.expect_intact();
 }
 
+TEST(OpsPrepare, ListsOfOtherLengthsAreCounted) {
+  World world;
+  const auto texts = on_ranks([&](int r) {
+    auto list = world.ranks[r].preparations();
+    if (r == 1) list.pop_back();
+    world.members[r].prepare(list);
+  });
+  for (const auto& text : texts) {
+    EXPECT_TRUE(text.starts_with("usage: prepare: rank ")) << text;
+    EXPECT_NE(text.find("list the same calls on every rank"), std::string::npos) << text;
+  }
+}
+
 TEST(OpsPrepare, WhatCannotBePreparedBesideLeavesTheRest) {
   World world(kPrepared);
   const auto texts = on_ranks([&](int r) {

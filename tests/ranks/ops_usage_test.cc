@@ -316,8 +316,8 @@ TEST(OpsUsage, ASubgroupComputesAndWrongListsAreRefused) {
     const auto own = std::to_string(r);
     EXPECT_EQ(refused({r, r}),
               "usage: subgroup: members: got rank " + own + " twice, expected each rank once");
-    EXPECT_EQ(refused({}), "usage: subgroup: members: got 0 ranks without this rank " + own +
-                               ": only the ranks of a subgroup may make it");
+    EXPECT_EQ(refused({}), "usage: subgroup: members: this rank, " + own +
+                               ", is not among them: only the ranks of a subgroup may make it");
     if (r == 1) return;
     auto pair = c.subgroup(std::vector<int>{2, 0});
     const int place = r == 2 ? 0 : 1;

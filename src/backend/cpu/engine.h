@@ -90,8 +90,8 @@ class Engine final : public Backend {
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Allocates the staging for collectives. Ranks first agree under the name and card of the call
-  /// that needs it.
+  /// Allocates the staging for collectives, once all ranks have agreed to. `name`, `card` (call.h):
+  /// of the call that needs it, for the error if they do not.
   void stage_collectives(std::string_view name, std::string_view card);
   /// A collective's name in error texts, and the beginning of its card; the plan follows.
   struct CollectiveWords {

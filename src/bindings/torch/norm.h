@@ -21,7 +21,7 @@ struct NormCall {
   Tensor x;
   Tensor weight;
   std::optional<Tensor> residual;
-  std::optional<Tensor> scale;  ///< quant given: one fp32 number
+  std::optional<Tensor> scale;  ///< for quant "given": one fp32 number
   std::string group;
   double eps = 1e-6;
   std::string quant = "none";

@@ -15,7 +15,7 @@ inline constexpr int kShareCluster = 2;
 /// SMs of a share that kernels can rely on: those of whole TPCs.
 constexpr int share_places(int multiprocessors) { return std::max(0, multiprocessors) / 2 * 2; }
 
-/// Whether this many unclustered CTAs are launched in pairs.
+/// Whether this many CTAs, of a kernel that needs no clusters, are launched as clusters of two.
 constexpr bool stands_in_pairs(int ctas) { return ctas % 2 == 0; }
 
 /// SMs that these CTAs, in clusters of `cluster` (1 or 2), may make useless for pairs.

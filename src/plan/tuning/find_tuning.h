@@ -18,9 +18,9 @@ inline constexpr std::string_view kNoTuning = "off";
 /// program, where this build was installed, in its sources.
 std::vector<std::filesystem::path> tuning_places();
 
-/// All tables, from the first folder that has any, that fit the machine and have rows for this
-/// number of ranks or for experts, chained in the order of their names; null: none. An invalid file
-/// counts as a table without rows, with a note.
+/// Of the first folder that has any table's file: all tables that fit the machine and have rows for
+/// this number of ranks or for experts, chained in the order of their names; null: none. An invalid
+/// or outdated file counts as a table without rows, with a note.
 std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<std::filesystem::path>& places,
                                                   const Machine&, int ranks);
 /// The same from tuning_places(), read once per process and kind of machine.

@@ -60,10 +60,11 @@ class TuningTable {
   std::vector<TunedTiles> grouped = {};  ///< a row per product
   std::vector<std::string> notes;        ///< what was ignored in the file, and why
   std::uint64_t digest = 0;              ///< hash of the file's bytes
-  /// A table whose rows are used for problems that this one has no nearer row for; null: none.
+  /// The next table; null: none. The nearest row of all is used, of equally near ones the first
+  /// table's.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
-  /// Whether its times are valid for this machine. Calls must be allowed to use whole GPUs.
+  /// Whether its times are valid for this machine; never if calls may use only a part of a GPU.
   [[nodiscard]] bool fits(const Machine& machine) const { return device.fits(machine); }
   /// Hash of all chained tables, to be compared between ranks; 0: no table.
   [[nodiscard]] std::uint64_t digest_of_all() const;

@@ -174,9 +174,10 @@ TEST_F(AllocateDevice, RanksWhoseDevicesDoNotReachEachOtherDoNotJoin) {
     };
     const Caught apart = join(group.rank());
     EXPECT_EQ(apart.kind, ErrorKind::system);
-    EXPECT_EQ(apart.text,
-              "prepare: ranks 0 and 1 have link NCCL: their devices do not reach each other's "
-              "memory, which kernels need");
+    EXPECT_EQ(
+        apart.text,
+        "prepare: the GPUs of ranks 0 and 1 do not reach each other's memory (no peer access), "
+        "which kernels need: choose others; tilelace doctor lists them");
     const Caught same = join(0);
     EXPECT_EQ(same.kind, ErrorKind::usage);
     EXPECT_TRUE(same.says("ranks 0 and 1 share device GPU-")) << same.text;

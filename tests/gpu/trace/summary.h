@@ -8,7 +8,7 @@
 
 namespace tilelace::gpu_test {
 
-/// Where the time of the fused call goes, beside that of GEMMs alone. `ranks`: by rank.
+/// Where the time of the fused call goes, compared with GEMMs alone. `ranks`: by rank.
 std::string summary(const std::string& title, Op op, const std::vector<RankRow>& ranks);
 
 /// The last `calls` calls: a process per rank, with threads for each SM and for each flag that

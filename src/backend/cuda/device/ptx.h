@@ -175,8 +175,6 @@ TILELACE_DEVICE std::uint32_t cycles() {
   asm volatile("mov.u32 %0, %%clock;" : "=r"(c)::"memory");
   return c;
 }
-/// Polls a flag for about 20 us, sleeping 32 ns between polls. A bounded wait follows.
-constexpr int kQuickLooks = 32;
 TILELACE_DEVICE void sleep(std::uint32_t ns) { asm volatile("nanosleep.u32 %0;" ::"r"(ns)); }
 /// Sleeps until `span` cycles after `begin`, in ever shorter steps. A warp that polls the clock
 /// takes power, which at the device's power limit slows down the MMAs.

@@ -46,7 +46,7 @@ struct BulkRing {
   /// Called before all else, by the thread that will call run.
   TILELACE_DEVICE void init() const {
     for (int i = 0; i < kDepth; ++i) ptx::barrier_init(full + 8 * i, 1);
-    ptx::barrier_init_fence();  // stays: the litmus's verb
+    ptx::barrier_init_fence();  // stays: no op uses this verb; gpu_litmus tests it
   }
 
   /// Moves pieces piece_of(0) .. piece_of(count - 1), none longer than piece_bytes. Called by: one
@@ -57,19 +57,19 @@ struct BulkRing {
   /// differs from run to run.
   template <Landing kLanding, class Pieces>
   TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of) {
-    // stays: the litmus's verb
+    // stays: no op uses this verb; gpu_litmus tests it
     ptx::store_wait_read<0>();  // of an earlier run
     for (std::uint32_t i = 0; i < kDepth - 1 && i < count; ++i) load(i, piece_of(i));
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t stage = (done + i) % kDepth;
       const Piece p = piece_of(i);
-      // stays: the litmus's verb
+      // stays: no op uses this verb; gpu_litmus tests it
       ptx::barrier_wait(full + 8 * stage, static_cast<int>((done + i) / kDepth & 1U));
       bulk_store<kLanding>(p.to, pieces + stage * piece_bytes, p.bytes);
       ptx::store_commit();
       if (i + kDepth - 1 >= count) continue;
-      // stays: the litmus's verb
-      ptx::store_wait_read<1>();  // the stage that the next load fills held the piece before
+      // stays: no op uses this verb; gpu_litmus tests it
+      ptx::store_wait_read<1>();  // the next load fills the stage of the piece before
       load(i + kDepth - 1, piece_of(i + kDepth - 1));
     }
     done += count;

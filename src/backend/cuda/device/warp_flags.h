@@ -32,7 +32,7 @@ class WarpFlags {
   /// Counts the call, and makes the next settle() read the peers' headers, too.
   TILELACE_DEVICE void admit() {
     flush();
-    __syncthreads();  // all threads have the number before it is counted
+    __syncthreads();  // every thread has read the call's number before it changes
     if (threadIdx.x == blockDim.x - 1) count_exchange(p_.call, epoch_);
     admits_ = true;
   }
@@ -42,8 +42,9 @@ class WarpFlags {
   }
 
   /// Waits for this round's words, one per lane. The first time, lanes from kMaxGpuRanks on also
-  /// wait for peers' headers, so that one load reads all. A word stays until this rank has taken
-  /// what its place holds, so it is never of a later round or call.
+  /// wait for peers' headers, so that one load reads all. A peer writes a word
+  /// anew only when this rank has taken the data behind it, so it is never of a later round or
+  /// call.
   TILELACE_DEVICE void settle(std::uint32_t round) {
     flush();
     if (waits_ == 0 && !admits_) return;

@@ -85,9 +85,11 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
       left == 0 || taken + left <= calls.multiprocessors(),
       "ag_gemm: {} CTAs leave no room for the copies' kernels, which need {} of {} multiprocessors",
       ctas, left, calls.multiprocessors());
-  require(left == 0 || plan::fits_beside_copies(tile),
-          "ag_gemm: got clusters of {} CTAs, expected at most 2 beside the copies' kernels",
-          tile.cluster());
+  require(
+      left == 0 || plan::fits_beside_copies(tile),
+      "ag_gemm: tile {}: got clusters of {} CTAs, expected at most 2 with transport {} over the "
+      "{}, whose kernels need multiprocessors, too",
+      tile.name, tile.cluster(), name_of(c.plan.transport), name_of(c.plan.route));
   require(left == 0 || c.awaits() || !calls.shares_device() || capture_of(stream) == 0,
           "ag_gemm: path {} with copies that wait cannot be captured on a share of the device: use "
           "path unfused, or transport push or store over the mesh",

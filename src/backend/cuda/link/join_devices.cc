@@ -22,9 +22,10 @@ void require_own_devices(const std::vector<std::string>& uuids) {
 void require_signals(const comm::LinkRow& link, int low, int high) {
   if (link.signals) return;
   raise(ErrorKind::system,
-        "prepare: ranks {} and {} have link {}: their devices do not reach each other's memory, "
-        "which kernels need",
-        low, high, link.name);
+        "prepare: the GPUs of ranks {} and {} do not reach each other's memory (no peer access), "
+        "which "
+        "kernels need: choose others; tilelace doctor lists them",
+        low, high);
 }
 
 std::vector<const comm::LinkRow*> join_devices(comm::Group& group, int device,

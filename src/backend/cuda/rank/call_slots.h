@@ -6,15 +6,16 @@
 namespace tilelace::cuda {
 
 /// Call c uses slot c mod 2, and c is counted on the device, since the host does not see replays. A
-/// captured call keeps its slot. If the device's count may have the wrong parity, an "align" comes
-/// first: a kernel that makes a call without rows if needed. So there is one before the first call
-/// of every capture, and before eager calls after a replay. All ranks make the same calls, captures
-/// and replays, so they align together.
+/// captured call keeps its slot. Where the device's count may have the wrong parity, an "align" is
+/// enqueued first: a kernel that makes a call without rows if the parity is wrong. So there is one
+/// before the first call of every capture and, once there is a capture, before each eager call
+/// whose parity a replay may have changed. All ranks make the same calls, captures and replays, so
+/// they align together.
 class CallSlots {
  public:
   struct Place {
     unsigned slot = 0;
-    /// The parity of the number of calls that an align must establish first; none: no align needed.
+    /// The parity that an align must first give the device's count of calls; none: no align needed.
     std::optional<unsigned> align;
   };
 

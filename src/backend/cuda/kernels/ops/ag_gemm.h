@@ -17,7 +17,7 @@
 namespace tilelace::cuda {
 
 /// Tokens are read from this rank's staging; by shard, own tokens from the input (`own`). `tail`:
-/// for each section a map of its partial slice of tokens.
+/// for each section a tensor map of its last slice of tokens, if that is not whole.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;

@@ -13,7 +13,7 @@ struct GemmParams : GemmOperands {
   CUtensorMap out;            ///< 64 columns x 64 rows per store
   CUtensorMap out_remainder;  ///< the columns that remain
   schedule::GemmWork work;
-  CUtensorMap tail;  ///< map of tokens, for the one partial slice
+  CUtensorMap tail;  ///< of the last slice of tokens, if that is not whole
   int tokens;        ///< tokens of the matrix
 };
 struct GemmGatedParams : GemmParams {

@@ -15,7 +15,7 @@ namespace tilelace::cuda {
 struct GemmArParams : PartialParams {
   CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: own rows at rank (rank + i) % ranks
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
-  CUtensorMap tail[1];  ///< of owners of columns: of the partial slice of tokens
+  CUtensorMap tail[1];  ///< if owners have columns: of the last slice of tokens, if not whole
   schedule::GemmWorkOf<schedule::ShareOrder> work;
   SharedResults shared;      ///< tiles that peers finish; flags have equal offsets on all ranks
   std::uint32_t share_pace;  ///< pause between chunks of a shared tile, in 1/16384 of a turn

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// `tail`: for each section a map of its partial slice of tokens.
+/// `tail`: for each section a tensor map of its last slice of tokens, if that is not whole.
 template <class Order>
 struct GemmRsParamsOf : PartialParams {
   CUtensorMap out;  ///< own rows

@@ -90,7 +90,6 @@ inline int thread_again() { return static_cast<int>(threadIdx.x); }
 inline void want_until(const CUtensorMap* map, int end) { Machine::self().wanted = {map, end}; }
 inline void pin(float& /*value*/) {}
 inline std::uint32_t cycles() { return Machine::get().clock(); }
-constexpr int kQuickLooks = 1;  // so that bounded waits are also reached
 inline void sleep(std::uint32_t /*ns*/) { Machine::get().yield(); }
 inline void sleep_until(std::uint32_t begin, std::uint32_t span) {
   for (std::uint32_t gone = cycles() - begin; gone < span; gone = cycles() - begin) sleep(0);
