@@ -9,9 +9,8 @@
 
 namespace tilelace::model {
 
-/// The JSON object in `text` (core/read_text.h), nested at most 64 deep. `what` starts the error
-/// texts
-/// ("config").
+/// The JSON object in `text`, the content of `file`, nested at most 64 deep. `what` ("config")
+/// begins the error texts.
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text);
 

@@ -11,8 +11,8 @@ LIBRARY = FOLDER / "_tilelace_torch.so"
 
 if not LIBRARY.is_file():
     raise ImportError(
-        f"tilelace: {LIBRARY.name} is missing beside the package: "
-        "install it (pip install .) instead of importing its sources"
+        f"tilelace: {FOLDER} has no {LIBRARY.name}: these are the sources: install the package "
+        "(pip install .) and start Python in another folder"
     )
 torch.ops.load_library(str(LIBRARY))
 

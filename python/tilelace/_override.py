@@ -89,7 +89,7 @@ def _group_of(group: Any) -> Any:
 
 def _sizes_differ(larger: Tensor, smaller: Tensor, pg: Any) -> str:
     fits = pg is None or larger.numel() == smaller.numel() * pg.size()
-    return "" if fits else "sizes do not match"
+    return "" if fits else "the larger tensor is not the smaller one times the ranks"
 
 
 # --- torch.distributed's functions
@@ -138,7 +138,7 @@ def _all_to_all(torchs: Any, output: Any, input: Any, output_split_sizes: Any = 
     if output_split_sizes or input_split_sizes:
         wrong = "it has lists of sizes, and only equal parts are taken"
     elif pg is not None and (output.numel() != input.numel() or input.numel() % pg.size()):
-        wrong = "sizes do not match"
+        wrong = "input and output differ in size, or the ranks do not divide it"
     if not _is_ours("all_to_all_single", pg, (output, input), None, wrong):
         return torchs(output, input, output_split_sizes, input_split_sizes, group, async_op)
     collectives.all_to_all(input.detach().view(-1), pg, out=output.detach().view(-1))

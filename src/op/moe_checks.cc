@@ -101,8 +101,8 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(l.experts >= 1 && l.experts <= kMostExperts, "{}: experts: got {}, expected 1 to {}", op,
           l.experts, kMostExperts);
   require(l.first >= 0 && l.here >= 0 && l.first + experts_here(l) <= l.experts,
-          "{}: experts of this rank: got {} to {}, expected a part of 0 to {}", op, l.first,
-          l.first + experts_here(l), l.experts);
+          "{}: experts of this rank: got {} from expert {} on, expected a part of the layer's {}",
+          op, experts_here(l), l.first, l.experts);
   require(l.top_k >= 1 && l.top_k <= kMostExperts, "{}: top_k: got {}, expected 1 to {}", op,
           l.top_k, kMostExperts);
   require(l.m >= 0 && l.m <= schedule::kMaxMapPairs / l.top_k,

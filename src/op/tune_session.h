@@ -49,7 +49,7 @@ class TuneSession {
   struct TimedCall {
     std::function<void(int)> run;
     double predicted_us = 0;
-    double about_us = 0;  ///< estimated time; 0: no graph yet
+    double about_us = 0;  ///< as measured when it was captured; 0: no graph yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
   /// Makes operands. Returns false, on every rank, if a rank lacks memory for them.
@@ -59,13 +59,14 @@ class TuneSession {
   void capture(std::size_t number, TimedCall&);
   /// Whether the times are steady enough to compare calls; if not, `why` gives the reason.
   [[nodiscard]] bool steady(const plan::Halving&, std::string& why) const;
-  /// One sample of a graph, on the slowest rank: `load` replays to warm up, then `timed` replays.
+  /// One sample of a graph: the slowest rank's time. Every rank makes `load` replays to warm up,
+  /// then `timed` replays.
   plan::Sample sample(std::size_t number, int load, int timed, double end_s);
   /// Poisons the results, runs a call and checks them. `what`: the call, for the error. Error:
   /// system.
   template <class Operands>
   void check(Operands&, const std::function<void(int)>& run, const std::string& what);
-  /// The first rank's text that is not empty, on every rank.
+  /// The first text that is not empty, by rank, after that rank's name; the same on every rank.
   std::string first_of(const std::string& mine);
 
   TuneOptions options_;

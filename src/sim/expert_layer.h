@@ -34,8 +34,8 @@ struct GroupedTime {
   [[nodiscard]] GroupedBound bound() const;
 };
 
-/// The time if the experts have these rows. The tile shape is the one for a call with
-/// `product.rows` rows.
+/// The time of a product in tiles of this kind if the experts have these rows. `product.rows` is
+/// not read.
 GroupedTime grouped_time(const plan::Hardware&, const plan::GroupedProduct& product,
                          plan::GroupedTiling, std::span<const int> expert_rows);
 
@@ -43,7 +43,7 @@ GroupedTime grouped_time(const plan::Hardware&, const plan::GroupedProduct& prod
 plan::Hardware hardware_of(const MachineModel&);
 
 /// Passes in the order in which they run. `gather`: gathers tokens, ids and router weights; if
-/// tokens are replicated, it only copies the weights. `reduce`: the second half's collective.
+/// tokens are replicated, it only copies router weights. `reduce`: the second half's collective.
 enum class LayerPass : std::uint8_t { gather, map, permute, up, down, sum, reduce };
 inline constexpr std::size_t kLayerPasses = 7;
 std::string_view name_of(LayerPass);

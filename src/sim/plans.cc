@@ -99,13 +99,13 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
 std::string illegal(const Call& call, const Plan& plan) {
   const bool mesh = plan.route == RouteKind::mesh;
   if (row_of(plan.transport).by_workers() && !mesh)
-    return "transport store has no relays: it needs route mesh";
+    return "transport store has no relays: it needs route mesh, so one node";
   if (row_of(plan.transport).pulls && row_of(plan.op).sums && !mesh) {
-    return "pulled partials have no relays: they need route mesh";
+    return "pulled partials have no relays: they need route mesh, so one node";
   }
   if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "straddle needs route mesh";
   if (mesh && call.local < call.problem.ranks)
-    return "between nodes the route must be two_level or ring";
+    return "route mesh is for one node: use two_level or ring";
   return {};
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts all ways to run a call, side by side, with the same figures as the benchmarks.
+// Predicts a call's GEMM and collective alone, and the call unfused, medium and fused, side by
+// side, in the figures that the benchmarks report.
 #pragma once
 #include <optional>
 #include <string>

@@ -226,7 +226,7 @@ TEST_F(Spoilt, ARankWithAWrongArgumentTellsTheOthers) {
   const std::pair<Spoil, const char*> firsts[] = {
       {[](AgMoeArgs& a) { a.m = 7; }, "ag_moe: m: got 7, expected 0 to the layer's 6"},
       {[](AgMoeArgs& a) { a.layer.hidden = 12; }, "hidden: got 12, expected a multiple of 8"},
-      {[](AgMoeArgs& a) { a.layer.first = 1; }, "experts of this rank: got 1 to 5"},
+      {[](AgMoeArgs& a) { a.layer.first = 1; }, "experts of this rank: got 4 from expert 1 on"},
       {[](AgMoeArgs& a) { a.x.rows = 3; }, "x: got [3, 16], expected [2, 16]"},
       {[](AgMoeArgs& a) { a.x.stride = 32; }, "x: got a row stride of 32, expected 16"},
       {[](AgMoeArgs& a) { a.routing.ids = nullptr; }, "ids: got null data"},

@@ -245,10 +245,12 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   o.transport = Transport::add;
   EXPECT_TRUE(says(error_of(ar, o), "way added is for gemm_rs only"));
   o.path = Path::fused;
-  EXPECT_TRUE(says(error_of(rs, o), "got fused mesh add, expected medium mesh push, unfused ring"));
+  EXPECT_TRUE(
+      says(error_of(rs, o), "got fused mesh add, expected unfused mesh add: transport add"));
   o = path(Path::medium);
   o.transport = Transport::pull;
-  EXPECT_TRUE(says(error_of(rs, o), "got medium mesh pull, expected medium mesh push, unfused"));
+  EXPECT_TRUE(
+      says(error_of(rs, o), "got medium mesh pull, expected medium mesh push: path medium"));
   o.transport = {};
   o.chunk_rows = 8;
   EXPECT_TRUE(says(error_of(rs, o), "got 8, expected none: shards are copied whole"));

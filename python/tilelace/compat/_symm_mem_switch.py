@@ -108,8 +108,8 @@ def install(ours: dict[str, tuple[str, Callable[..., Any]]]) -> None:
     if _library:
         return
     if not hasattr(torch.library, "get_kernel"):
-        raise usage(f"tilelace.compat.symm_mem.install: torch: got {torch.__version__} without "
-                    "torch.library.get_kernel, expected a later one")
+        raise usage(f"tilelace.compat.symm_mem.install: torch: got {torch.__version__}, which has "
+                    "no torch.library.get_kernel, expected 2.10 or later")
     library = torch.library.Library("symm_mem", "IMPL")
     for name, (op, function) in ours.items():
         for key in ("CPU", "CUDA"):

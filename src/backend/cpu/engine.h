@@ -52,7 +52,7 @@ class Engine final : public Backend {
   struct Room {
     std::int64_t flags = 64, data = 64;  ///< bytes per slot
     int tile_m = 1, tile_n = 1;
-    Index parked = 0;  ///< number of parked tiles
+    Index parked = 0;  ///< parts of straddling tiles that a worker keeps (worker_state.h)
 
     [[nodiscard]] bool fits(const Room& r) const { return flags <= r.flags && data <= r.data; }
     [[nodiscard]] bool workers_fit(const Room& r) const {
@@ -86,12 +86,13 @@ class Engine final : public Backend {
   template <class Tiles>
   void gather_tiles(Call&, const Tiles&, const WeightColumns&);
   void run_reduce(Call&, const WeightColumns&, Part);
-  /// Runs one actor's compute role. `given`: the product is already computed.
+  /// Runs every actor's role in the call of an op that sums. `given`: the partials, if the product
+  /// is already computed; else null.
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Allocates the staging for collectives, once all ranks have agreed to. `name`, `card` (call.h):
-  /// of the call that needs it, for the error if they do not.
+  /// Allocates the staging for collectives, once all ranks are in a call that needs it. `name`,
+  /// `card` (call.h): of this rank's call, for the error if one of them is not.
   void stage_collectives(std::string_view name, std::string_view card);
   /// A collective's name in error texts, and the beginning of its card; the plan follows.
   struct CollectiveWords {

@@ -61,6 +61,12 @@ std::string_view name_of(HandWay way) {
   return "ring";
 }
 
+/// The option that asks for a method.
+std::string_view deciding_option(HandWay way) {
+  if (way == HandWay::copied) return "path medium";
+  return way == HandWay::ring ? "route ring" : "transport add";
+}
+
 std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   std::optional<HandWay> way;
   if (row_of(o.transport).by_memory()) way = HandWay::added;
@@ -73,9 +79,9 @@ std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   const RouteKind route = o.route.value_or(route_of(*way));
   const Transport transport = o.transport.value_or(transport_of(*way));
   require(path == path_of(*way) && route == route_of(*way) && transport == transport_of(*way),
-          "gemm_rs: plan on GPUs: got {} {} {}, expected medium mesh push, unfused ring store or "
-          "unfused mesh add",
-          name_of(path), name_of(route), name_of(transport));
+          "gemm_rs: plan on GPUs: got {} {} {}, expected {} {} {}: {} has no other", name_of(path),
+          name_of(route), name_of(transport), name_of(path_of(*way)), name_of(route_of(*way)),
+          name_of(transport_of(*way)), deciding_option(*way));
   require(!o.chunk_rows || *way != HandWay::copied,
           "gemm_rs: chunk_rows on GPUs with path medium: got {}, expected none: shards are copied "
           "whole",

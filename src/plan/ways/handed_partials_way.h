@@ -47,7 +47,7 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem&, HandWay,
 /// The schedule of the kernel after the GEMM.
 schedule::ReduceRows hand_rows_schedule(const Problem&, const HandedPartialsWay&, int rank);
 
-/// How often at most a partial, or a sum of some partials, is rounded on its way.
+/// The most roundings that a partial goes through on its way, alone and as part of sums.
 int roundings_of(HandWay, int ranks);
 
 /// Bytes per slot on each rank, enough for every method: own partials, then arriving ones.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reports the state of a rank's calls when they stop making progress. An error names one wait; this
-// names all headers and flags that are here or missing.
+// prints the headers and the first flags of both slots.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -18,7 +18,7 @@ namespace tilelace::gpu_test {
 struct Watched {
   std::string name;
   const cuda::RankCalls* calls = nullptr;
-  /// Describes the n-th call that is counted; empty: unknown.
+  /// Describes the call that follows the first n counted ones (CallCounter::done); empty: unknown.
   std::function<std::string(comm::Flag)> text = {};
 };
 
@@ -30,8 +30,8 @@ class StallWatch {
   StallWatch& operator=(const StallWatch&) = delete;
   ~StallWatch();
 
-  /// Lives while a thread waits for calls to end. If no call is counted for `after_s`, prints their
-  /// state once to standard error.
+  /// Lives while a thread waits for calls to end. If CallCounter::done stays as it is for
+  /// `after_s`, prints their state once to standard error.
   class Scope {
    public:
     Scope(StallWatch& watch, std::vector<Watched> watched, double after_s) : watch_(watch) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Multiplies one expert's rows in fp32 by a weight of any type. No weight is packed beforehand,
-// since a call has many experts, each with few rows.
+// Multiplies one expert's rows by its weight, both of any type, in fp32 arithmetic. No weight is
+// packed beforehand, since a call has many experts, each with few rows.
 #pragma once
 #include <cstdint>
 #include <vector>

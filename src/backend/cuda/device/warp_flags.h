@@ -14,8 +14,8 @@ class WarpFlags {
   [[nodiscard]] TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
 
-  /// Notes a flag to raise, one per lane; flush() then raises them together. In sequence each
-  /// release would wait for all that the multiprocessor has in flight.
+  /// Notes a flag to raise, one per lane; flush() then raises them together. One by one,
+  /// each release would wait for all that the multiprocessor has in flight.
   TILELACE_DEVICE void signal(int to, schedule::Index word, std::uint32_t round) {
     if (signals_++ != lane()) return;
     told_ = words_of(to) + word;
@@ -41,10 +41,9 @@ class WarpFlags {
     if (waits_++ == lane()) awaited_ = word;
   }
 
-  /// Waits for this round's words, one per lane. The first time, lanes from kMaxGpuRanks on also
-  /// wait for peers' headers, so that one load reads all. A peer writes a word
-  /// anew only when this rank has taken the data behind it, so it is never of a later round or
-  /// call.
+  /// Waits for this round's words, one per lane. After admit(), lanes kMaxGpuRanks and up also wait
+  /// for peers' headers, so that one load reads all. A peer overwrites a word only after this rank
+  /// has taken the data behind it, so a word is never of a later round or call than the awaited.
   TILELACE_DEVICE void settle(std::uint32_t round) {
     flush();
     if (waits_ == 0 && !admits_) return;
@@ -87,8 +86,8 @@ class WarpFlags {
   const ExchangeParams& p_;
   std::uint32_t epoch_;
   int signals_ = 0, waits_ = 0;   ///< at most one per lane
-  comm::Header* told_ = nullptr;  ///< the word that this lane raises, and its round
-  std::uint32_t said_ = 0;
+  comm::Header* told_ = nullptr;  ///< the word that this lane raises
+  std::uint32_t said_ = 0;        ///< the round that it then carries
   schedule::Index awaited_ = -1;  ///< the word that this lane waits for
   bool admits_ = false, failed_ = false;
 };

@@ -38,8 +38,8 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;
 
-  /// With tokens across, rows of the order are columns of tiles, so the tile is at the transposed
-  /// cell. `cell` is not changed, since it numbers partials.
+  /// With tokens across, the order's rows are the tiles' columns, so the tile is at the transposed
+  /// cell. `cell` itself stays as it is, since partials are numbered by it.
   static TILELACE_DEVICE CtaTile enter(const P& /*p*/, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at =
@@ -84,7 +84,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using Shape = typename B::Shape;
   static_assert(Tile::cluster_rows == 2 && Tile::cluster_cols == 1 && !Tile::swapped);
 
-  /// Turns `cell` into this CTA's tile, in the shard of the pair that this CTA computes.
+  /// Moves `cell` to this CTA's shard of the pair, and returns this CTA's tile there.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const int cta_row = p.work.order.enter(cell, place.row);
