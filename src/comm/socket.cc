@@ -64,7 +64,7 @@ std::string judge(const FrameHeader& h, std::size_t received, int flags) {
   if ((flags & MSG_TRUNC) != 0 || h.length != received - sizeof h)
     return fmt::format("got {} bytes after the header, expected {}", received - sizeof h, h.length);
   if ((flags & MSG_CTRUNC) != 0)
-    return "a descriptor could not be taken: this process may be at its limit of open files "
+    return "descriptors were cut off: too many came, or this process is at its limit of open files "
            "(ulimit -n)";
   return {};
 }

@@ -135,7 +135,7 @@ def what_kernels_of_gpus_do_not_take(w):
     cases = [
         (16, 8, torch.bfloat16, 2, ""),
         (16, 8, torch.float16, 2, ""),
-        (16, 8, torch.float32, 0, "float32 on cuda"),
+        (16, 8, torch.float32, 0, "expected torch.bfloat16, torch.float16 on cuda"),
         (12, 8, torch.bfloat16, 0, " 12"),
         (16, 12, torch.bfloat16, 0, " 12"),
         ("eights", 8, torch.bfloat16, 2, ""),
