@@ -14,6 +14,10 @@ std::string cut(std::string text) {
   return text;
 }
 
+std::string dumped(const nlohmann::json& value) {
+  return cut(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+}
+
 }  // namespace
 
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
@@ -42,7 +46,11 @@ std::string shown(const nlohmann::json* value) {
   if (value == nullptr) return "nothing";
   if (value->is_object()) return "an object";
   if (value->is_array()) return "a list";
-  return cut(value->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  return dumped(*value);
+}
+
+std::string shown_whole(const nlohmann::json* value) {
+  return value != nullptr && value->is_array() ? dumped(*value) : shown(value);
 }
 
 std::string utf8(const std::string& text) {

@@ -55,11 +55,9 @@ class MachineReader {
                       (*value)[0].is_number() && (*value)[1].is_string() &&
                       !(*value)[1].get<std::string>().empty();
     require(good,
-            "machine: {}: {}: got {}, expected a list of a number and a text that says where the "
+            "machine: {}: {}, got {}, expected a list of a number and a text that says where the "
             "number is from",
-            file_.string(), dotted(section, key),
-            value != nullptr && value->is_array() ? model::printable(value->dump())
-                                                  : model::shown(value));
+            file_.string(), dotted(section, key), model::shown_whole(value));
     if (sources != nullptr) (*sources)[dotted(section, key)] = (*value)[1].get<std::string>();
     return (*value)[0].get<double>();
   }

@@ -11,6 +11,7 @@ from . import _groups
 from ._inductor_graph import (
     ATEN,
     OPS,
+    WAITED_AGAIN,
     arguments,
     call,
     erase_unused,
@@ -127,7 +128,7 @@ def fuse_gather(graph: fx.Graph, gather: fx.Node) -> bool:
     if not products:
         return skip(gather, why)
     if len(gather.users) > 1 and whole.node is not wait:
-        return skip(gather, "its result is waited for more than once, or kept for the backward graph before the wait")
+        return skip(gather, WAITED_AGAIN)
     if whole.dim and strides_matter(graph):
         return skip(gather, "fusing would change its strides, and the graph has as_strided")
     if why := unreachable(name, value(x).device):

@@ -19,6 +19,7 @@ from ._dtypes import DTYPES
 from ._inductor_graph import (
     ATEN,
     OPS,
+    WAITED_AGAIN,
     arguments,
     call,
     equal,
@@ -195,7 +196,7 @@ def fuse_norm(graph: fx.Graph, reduce: fx.Node) -> str:
     if isinstance(norm, str):
         return norm or "no norm follows it"
     if summed.node is not wait and list(reduce.users) != [wait]:
-        return "its result is waited for more than once, or kept for the backward graph before the wait"
+        return WAITED_AGAIN
     if why := _unfit(summed.node, norm.weight):
         return why
     if why := unreachable(given["group_name"], value(summed.node).device):

@@ -224,28 +224,24 @@ def _apply(module: nn.Module, style: Any, mesh: DeviceMesh) -> nn.Module:
     return module
 
 
-def _is_split(t: Tensor, place: _Place, wanted: Placement) -> bool:
-    """Whether it is a DTensor of plain tensors with this style's placement."""
-    return (isinstance(t, DTensor) and t.device_mesh == place.mesh and t.placements == (wanted,)
-            and type(t._local_tensor) in _PLAIN)
-
-
-def _how_placed(t: Tensor, place: _Place, wanted: Placement) -> str:
-    """What of a parameter is not as _is_split wants it."""
+def _why_not_split(t: Tensor, place: _Place, wanted: Placement) -> str:
+    """Why it is no DTensor of plain tensors with this style's placement; "" if it is."""
     if not isinstance(t, DTensor):
         return f"is a {type(t).__name__}, expected a DTensor placed {wanted}"
     if t.device_mesh != place.mesh:
         return f"is on {t.device_mesh}, expected {place.mesh}"
     if t.placements != (wanted,):
         return f"is placed {t.placements}, expected ({wanted},)"
-    return f"is a DTensor of {type(t._local_tensor).__name__}, expected plain tensors"
+    if type(t._local_tensor) not in _PLAIN:
+        return f"is a DTensor of {type(t._local_tensor).__name__}, expected plain tensors"
+    return ""
 
 
 def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Any]], place: _Place) -> str:
     """Why the op cannot replace torch's product; "" if it can. Parameters with their placements."""
     for p, wanted in parameters:
-        if p is not None and not _is_split(p, place, wanted):
-            return f"{'the weight' if p is parameters[0][0] else 'the bias'} {_how_placed(p, place, wanted)}"
+        if p is not None and (why := _why_not_split(p, place, wanted)):
+            return f"{'the weight' if p is parameters[0][0] else 'the bias'} {why}"
     if type(x) not in _PLAIN or x.dim() < 2:
         return f"got a {type(x).__name__} of {x.dim()} dimensions, expected a plain tensor of two or more dimensions"
     weight, wanted = parameters[0]

@@ -64,11 +64,11 @@ inline void agree_on_calls(comm::Group& group, std::string_view name, std::strin
     const int high = std::max(p, group.rank());
     const std::string& of_low = all[static_cast<std::size_t>(low)];
     const std::string& of_high = all[static_cast<std::size_t>(high)];
-    const auto [a, b] = first_difference(of_low, of_high);
     const auto calls = [](const std::string& list) { return std::ranges::count(list, '\n'); };
     require(calls(of_low) == calls(of_high),
             "{}: rank {} lists {} calls, rank {} lists {}: list the same calls on every rank", name,
             low, calls(of_low), high, calls(of_high));
+    const auto [a, b] = first_difference(of_low, of_high);
     raise(ErrorKind::usage,
           "{}: rank {} {}s [{}], rank {} {}s [{}]: it must be the same on every rank", name, low,
           verb, a, high, verb, b);

@@ -35,6 +35,14 @@ inline void require_payload(std::string_view mine) {
           mine.size(), kMaxPayload);
 }
 
+/// What ranks are told that meet in different calls, each in this step of its own.
+inline std::string different_calls(int a, std::string_view step_a, int b, std::string_view step_b) {
+  return fmt::format(
+      "ranks are in different calls, rank {} in one with the step {}, rank {} in one with {}: all "
+      "ranks must make the same calls in the same order",
+      a, step_a, b, step_b);
+}
+
 /// The place of `rank` in the list of a new group. Error: usage.
 inline int require_members(std::span<const int> members, int rank, int ranks) {
   std::vector<bool> seen(static_cast<std::size_t>(ranks));

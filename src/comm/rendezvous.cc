@@ -60,12 +60,8 @@ void Rendezvous::close_round(const Finish& finish) {
   last_ = {};
   for (std::size_t r = 0; r < seats_.size() && !last_.error; ++r)
     if (seats_[r].op != seats_[0].op)
-      last_.error = {
-          ErrorKind::usage,
-          fmt::format(
-              "ranks are in different calls, rank 0 in one with the step {0}, rank {1} in one "
-              "with {2}: all ranks must make the same calls in the same order",
-              seats_[0].op, r, seats_[r].op)};
+      last_.error = {ErrorKind::usage,
+                     different_calls(0, seats_[0].op, static_cast<int>(r), seats_[r].op)};
   for (Seat& seat : seats_) {
     round->parts.push_back(std::move(seat.part));
     seat = {};

@@ -155,12 +155,10 @@ void SocketMesh::wait(const Transfer& transfer, std::span<const Post> posts,
 
 void SocketMesh::require_same_call(const Transfer& transfer, std::span<const Post> posts) const {
   for (std::size_t i = 0; i < posts.size(); ++i)
-    require(
-        transfer.frames[i].type == transfer.type,
-        "{}: ranks are in different calls, rank {} in one with the step {}, rank {} in one with "
-        "{}: all ranks must make the same calls in the same order",
-        transfer.op, posts[i].peer, name_of(transfer.frames[i].type), rank_,
-        name_of(transfer.type));
+    if (transfer.frames[i].type != transfer.type)
+      raise(ErrorKind::usage, "{}: {}", transfer.op,
+            different_calls(posts[i].peer, name_of(transfer.frames[i].type), rank_,
+                            name_of(transfer.type)));
   for (std::size_t i = 0; i < posts.size(); ++i) {
     const std::size_t most = posts[i].takes_fd ? 1 : 0;
     if (transfer.frames[i].fds.size() > most)
