@@ -89,6 +89,7 @@ part_python() {
   stage "python: torch and tools" tools/install_dependencies.sh python
   stage "python: package" python_package
   stage "python: tidy" tools/check_tidy.sh build/python
+  stage "python: headers of the oldest torch" tools/check_oldest_torch
   stage "python: a trained model" tools/install_dependencies.sh models
   stage "python: a trained model, text" .cache/python/bin/python tests/python/real_model.py
   stage "python: tests and examples" more python_tests

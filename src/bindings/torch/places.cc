@@ -24,7 +24,7 @@ Device device_of(std::string_view op, const Tensor& x, const std::string& group)
 void* stream_on(int device_index) {
   if (device_index < 0 || aoti_torch_get_current_cuda_stream == nullptr) return nullptr;
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
   return stream;
 }
 

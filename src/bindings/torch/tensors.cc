@@ -125,11 +125,11 @@ Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
   // torch::stable::new_empty asks the dispatcher by name, which takes some 3 us longer.
   const auto dtype = static_cast<int32_t>(type.value_or(like.scalar_type()));
   int32_t device = 0;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
   AtenTensorHandle made = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()),
-                                                         size.data(), strides.data(), dtype, device,
-                                                         like.get_device_index(), &made));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()), size.data(),
+                                                  strides.data(), dtype, device,
+                                                  like.get_device_index(), &made));
   return Tensor(made);
 }
 
