@@ -22,6 +22,8 @@ namespace tilelace::schedule {
 constexpr Index kMaxSumChunks = 1024;
 /// Units of a row that stay together if a chunk is less than a row.
 constexpr Index kWideUnits = 512;
+/// From this many rounds on chunks are not evened.
+constexpr Index kManyRounds = 4;
 
 /// Some units of one owner's rows.
 struct SumChunk {
@@ -76,15 +78,26 @@ constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   s.workers = static_cast<int>(max_of(1, min_of(workers, s.max_chunks)));
 }
 
-/// A chunk is `chunk_rows` rows; if that is 1, a chunk of a wide row is an even part of it.
+/// Units of a chunk of `chunk_rows` rows; if that is 1, a chunk of a wide row is an even part of
+/// it.
+constexpr Index chunk_of_rows(Index chunk_rows, Index row_units) {
+  return chunk_rows > 1 ? chunk_rows * row_units
+                        : ceil_div(row_units, ceil_div(row_units, kWideUnits));
+}
+
+/// Units of a chunk, at least `chunk_units`, so that all workers have as many of the busiest rank's
+/// `units`: a last round that few of them have takes as long as a whole one.
+constexpr Index even_chunk(Index units, Index chunk_units, int workers) {
+  const Index rounds = max_of(1, units / (chunk_units * workers));
+  return rounds < kManyRounds ? max_of(chunk_units, ceil_div(units, rounds * workers))
+                              : chunk_units;
+}
+
 constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm form,
-                                      Index row_units, Index chunk_rows, int workers) {
+                                      Index row_units, Index chunk_units, int workers) {
   ReduceRows s;
   set_rows(s, split, rank, form, row_units);
-  cut_rows(s,
-           chunk_rows > 1 ? chunk_rows * row_units
-                          : ceil_div(row_units, ceil_div(row_units, kWideUnits)),
-           workers);
+  cut_rows(s, chunk_units, workers);
   return s;
 }
 

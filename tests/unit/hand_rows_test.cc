@@ -178,8 +178,8 @@ TEST(HandRows, CopiedPartialsAreWaitedForByNobody) {
 TEST(HandRows, HasNoMoreFlagsThanASlotHasRoomFor) {
   for (const Index m : {1, 1000, 100000})
     for (const Index chunk_rows : {1, 64}) {
-      const ReduceRows s =
-          make_reduce_rows({m, 8, nullptr}, 1, SumForm::own_rows, 5000, chunk_rows, 132);
+      const ReduceRows s = make_reduce_rows({m, 8, nullptr}, 1, SumForm::own_rows, 5000,
+                                            chunk_of_rows(chunk_rows, 5000), 132);
       EXPECT_LE(num_handed_flags(s), 8 * kMaxSumChunks);
       EXPECT_LT(handed_flag(s, 7, s.max_chunks - 1), num_handed_flags(s));
     }

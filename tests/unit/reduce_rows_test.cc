@@ -93,7 +93,8 @@ TEST(ReduceRows, HasNoMoreChunksAndFlagsThanASlotHasRoomFor) {
       for (const Index chunk_rows : {1, 2, 64}) {
         const RowSplit split{m, 4, nullptr};
         for (const SumForm form : {SumForm::own_rows, SumForm::all_rows, SumForm::shared_rows}) {
-          const ReduceRows s = make_reduce_rows(split, 1, form, row_units, chunk_rows, 132);
+          const ReduceRows s = make_reduce_rows(split, 1, form, row_units,
+                                                chunk_of_rows(chunk_rows, row_units), 132);
           EXPECT_LE(s.max_chunks, kMaxSumChunks);
           EXPECT_EQ(s.max_chunks, *std::max_element(s.chunks, s.chunks + 4));
           EXPECT_LE(s.num_flags(), 4 * kMaxSumChunks);
@@ -107,15 +108,30 @@ TEST(ReduceRows, HasNoMoreChunksAndFlagsThanASlotHasRoomFor) {
 
 TEST(ReduceRows, CutsWideRowsOfFewTokens) {
   // 4 tokens of 8192 columns: 1024 units a row.
-  const ReduceRows s = make_reduce_rows({4, 4, nullptr}, 0, SumForm::all_rows, 1024, 1, 132);
+  const ReduceRows s =
+      make_reduce_rows({4, 4, nullptr}, 0, SumForm::all_rows, 1024, chunk_of_rows(1, 1024), 132);
   EXPECT_EQ(s.chunk_units, 512);
   EXPECT_EQ(s.chunks[0], 8);
   EXPECT_EQ(s.workers, 8);
 }
 
+TEST(ReduceRows, WorkersHaveAsManyChunks) {
+  EXPECT_EQ(even_chunk(84 * 1024, 512, 132), 652);          // one round, not 1.3
+  EXPECT_EQ(even_chunk(16 * 1024, 512, 132), 512);          // few rows: not smaller
+  EXPECT_EQ(even_chunk(256 * 1024, 512, 132), 662);         // three rounds, not 3.9
+  EXPECT_EQ(even_chunk(4 * 512 * 132 + 9, 512, 132), 512);  // many rounds
+  for (Index units = 1; units < 300000; units += 777) {
+    const Index chunk = even_chunk(units, 512, 132);
+    const Index rounds = ceil_div(ceil_div(units, chunk), 132);
+    EXPECT_GE(chunk, 512);
+    if (chunk == 512) continue;
+    EXPECT_LT((rounds * 132 - ceil_div(units, chunk)) * chunk, 132 * rounds) << units;
+  }
+}
+
 TEST(ReduceRows, ARankWithoutRowsHasNothingToSum) {
   const Index borders[] = {0, 0, 10};
-  const ReduceRows s = make_reduce_rows({10, 2, borders}, 0, SumForm::own_rows, 8, 2, 4);
+  const ReduceRows s = make_reduce_rows({10, 2, borders}, 0, SumForm::own_rows, 8, 16, 4);
   EXPECT_EQ(s.chunks[0], 0);
   EXPECT_EQ(s.chunks[1], 5);
   EXPECT_EQ(s.workers, 4);

@@ -42,7 +42,8 @@ struct Sizes {
   [[nodiscard]] ReduceRows schedule(int rank, SumForm form) const {
     RowSplit uneven = split;
     if (!borders.empty()) uneven.borders = borders.data();
-    return make_reduce_rows(uneven, rank, form, row_units, chunk_rows, workers);
+    return make_reduce_rows(uneven, rank, form, row_units, chunk_of_rows(chunk_rows, row_units),
+                            workers);
   }
 };
 

@@ -124,8 +124,9 @@ schedule::ReduceRows hand_rows_schedule(const Problem& p, const HandedPartialsWa
   const auto borders = borders_of(p);
   const GemmTile& t = plan.gemm.tile;
   const int ctas = std::max(1, plan.gemm.workers * t.cluster() / t.per_sm);
-  return schedule::make_reduce_rows(split_of(p, borders), rank, schedule::SumForm::own_rows,
-                                    row_bytes(p) / 16, plan.chunk_rows, ctas);
+  return schedule::make_reduce_rows(
+      split_of(p, borders), rank, schedule::SumForm::own_rows, row_bytes(p) / 16,
+      schedule::chunk_of_rows(plan.chunk_rows, row_bytes(p) / 16), ctas);
 }
 
 int roundings_of(HandWay way, int ranks) {

@@ -153,8 +153,13 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
 
 schedule::ReduceRows reduce_rows_schedule(const Problem& p, const UnfusedSumWay& plan, int rank) {
   const auto borders = borders_of(p);
-  return schedule::make_reduce_rows(split_of(p, borders), rank, form_of(p, plan), row_bytes(p) / 16,
-                                    plan.chunk_rows, reduce_ctas(plan));
+  const SumForm form = form_of(p, plan);
+  const Index row_units = row_bytes(p) / 16;
+  const int workers = reduce_ctas(plan);
+  Index chunk = schedule::chunk_of_rows(plan.chunk_rows, row_units);
+  if (form == SumForm::shared_rows)  // others have no flag to wait for, and gain nothing
+    chunk = schedule::even_chunk(summed_rows(p, form) * row_units, chunk, workers);
+  return schedule::make_reduce_rows(split_of(p, borders), rank, form, row_units, chunk, workers);
 }
 
 CollectiveCall pushed_sum(const Problem& p, int rank) {

@@ -51,7 +51,7 @@ void finish_as(ProductSum& sum, const OpCall& call, Index first) {
 }  // namespace
 
 const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::UnfusedSumWay& plan,
-                                              unsigned slot) {
+                                              const plan::GemmPlan& gemm, unsigned slot) {
   if (!call.multiplies()) return static_cast<const std::byte*>(call.tensors.input.data);
   const Problem& p = call.problem;
   std::byte* const partial = calls_.memory().local() + calls_.data_at(slot);
@@ -60,20 +60,20 @@ const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::Un
   if (plan.cublas > 0)
     cublas_.launch(product, tensors, plan.cublas, call.stream());
   else
-    GemmCall(plan.gemm, product, tensors, calls_.scratch()).launch(call.stream());
+    GemmCall(gemm, product, tensors, calls_.scratch()).launch(call.stream());
   return partial;
 }
 
-void UnfusedSums::run(const OpCall& call, const plan::UnfusedSumWay& asked) {
-  require(asked.cublas == 0 || !calls_.shares_device(),
+void UnfusedSums::run(const OpCall& call, const plan::UnfusedSumWay& plan) {
+  require(plan.cublas == 0 || !calls_.shares_device(),
           "{}: plan with cublas on a share of the GPU: got {} of its SMs, expected all",
           name_of(call.problem.op), calls_.multiprocessors());
-  plan::UnfusedSumWay plan = asked;
-  plan.gemm = calls_.fit(asked.gemm);
-  row_of(plan.transport).pushes() ? run_pushed(call, plan) : run_pulled(call, plan);
+  const plan::GemmPlan gemm = calls_.fit(plan.gemm);
+  row_of(plan.transport).pushes() ? run_pushed(call, plan, gemm) : run_pulled(call, plan, gemm);
 }
 
-void UnfusedSums::run_pulled(const OpCall& call, const plan::UnfusedSumWay& plan) {
+void UnfusedSums::run_pulled(const OpCall& call, const plan::UnfusedSumWay& plan,
+                             const plan::GemmPlan& gemm) {
   const Problem& p = call.problem;
   const int rank = calls_.group().rank();
   SumRows sum;
@@ -84,7 +84,7 @@ void UnfusedSums::run_pulled(const OpCall& call, const plan::UnfusedSumWay& plan
   const unsigned slot = calls_.begin_call(name_of(p.op), p.op, call.stream());
   const std::size_t data = calls_.data_at(slot);
   if (!call.multiplies()) enqueue_given(sum.schedule, call, calls_.memory().local() + data);
-  sum.own = enqueue_partial(call, plan, slot);
+  sum.own = enqueue_partial(call, plan, gemm, slot);
   sum.call = calls_.params(slot, call.hash, p.op);
   sum.partials = data;
   sum.bias = static_cast<const std::byte*>(call.bias());
@@ -98,14 +98,15 @@ void UnfusedSums::run_pulled(const OpCall& call, const plan::UnfusedSumWay& plan
   check(enqueue_sum(sum, start, call.stream()), "the sum of partials");
 }
 
-void UnfusedSums::run_pushed(const OpCall& call, const plan::UnfusedSumWay& plan) {
+void UnfusedSums::run_pushed(const OpCall& call, const plan::UnfusedSumWay& plan,
+                             const plan::GemmPlan& gemm) {
   const Problem& p = call.problem;
   const CallName name(name_of(p.op), p.op);
   const plan::CollectiveCall sum = plan::pushed_sum(p, calls_.group().rank());
   const plan::CollectivePlan how =
       plan::pushed_plan(plan, sum,
                         {.workers = calls_.fit_ctas(calls_.multiprocessors()),
-                         .architecture = plan.gemm.architecture,
+                         .architecture = gemm.architecture,
                          .shared = calls_.shares_device()});
   const auto partial = static_cast<std::size_t>(plan::partial_bytes(p));
   const PlacedParcels placed = plan::place_exchange<schedule::kMaxGpuRanks>(sum, how, 0);
@@ -113,7 +114,7 @@ void UnfusedSums::run_pushed(const OpCall& call, const plan::UnfusedSumWay& plan
   needs.bytes += partial;
   calls_.require_room(name.text, needs);
   const unsigned slot = calls_.begin_call(name, call.stream());
-  ProductSum to{exchange_params(sum, placed, enqueue_partial(call, plan, slot), call.out())};
+  ProductSum to{exchange_params(sum, placed, enqueue_partial(call, plan, gemm, slot), call.out())};
   set_hash(to.exchange, call.hash);
   place_in_slot(to.exchange, calls_, slot, how.lines, calls_.data_at(slot) + partial, name);
   finish_as(to, call, placed.takes[sum.rank].at / schedule::kUnitBytes);

@@ -22,10 +22,13 @@ class UnfusedSums {
   void run(const OpCall&, const plan::UnfusedSumWay&);
 
  private:
+  // `gemm`: the plan's, as it fits on this rank's part of the GPU. All else comes from the plan, on
+  // which ranks agree, since their parts may differ.
   /// Enqueues the GEMM, unless the partial is given; returns where the partial is.
-  const std::byte* enqueue_partial(const OpCall&, const plan::UnfusedSumWay&, unsigned slot);
-  void run_pulled(const OpCall&, const plan::UnfusedSumWay&);
-  void run_pushed(const OpCall&, const plan::UnfusedSumWay&);
+  const std::byte* enqueue_partial(const OpCall&, const plan::UnfusedSumWay&,
+                                   const plan::GemmPlan& gemm, unsigned slot);
+  void run_pulled(const OpCall&, const plan::UnfusedSumWay&, const plan::GemmPlan& gemm);
+  void run_pushed(const OpCall&, const plan::UnfusedSumWay&, const plan::GemmPlan& gemm);
 
   RankCalls& calls_;
   CublasProducts cublas_;
