@@ -80,7 +80,7 @@ void set_jobs(BenchOptions& o, Workload& work) {
   work.config.layers = 1;
   require(std::ranges::count(kMlpNames, o.model.ops) == 1, "bench: op: got \"{}\", expected {}",
           o.model.ops, fmt::join(kMlpNames, ", "));
-  require(o.n.size() == 1, "{}: got {} --n, expected one, the inner width", o.model.ops,
+  require(o.n.size() == 1, "{}: --n: got {} values, expected one, the inner width", o.model.ops,
           o.n.size());
   require(
       parse_device(o.session.backend) == Device::cuda && o.session.plans.empty(),

@@ -34,7 +34,7 @@ std::vector<std::string> command_of(std::vector<std::string> rest) {
   const bool marked = !rest.empty() && rest.front() == "--";
   if (marked) rest.erase(rest.begin());
   require(!rest.empty(),
-          "launch: PROGRAM is missing, as in tilelace launch --ranks 4 ./my_program");
+          "launch: PROGRAM is missing: give it last, as in tilelace launch --ranks 4 ./my_program");
   require(
       marked || !rest.front().starts_with('-'),
       "launch: there is no option {}. Options are --ranks, --tag and --grace, in front of PROGRAM",

@@ -75,7 +75,7 @@ sim::Choices choices_of(const std::string& plan) {
     refuse("partials", "simulate plays only partials of the operands' type: leave it out");
   if (o.straddle) refuse("straddle", "simulate cannot play it: leave it out");
   if (o.local_ranks)
-    refuse("local_ranks", "in simulate this is --tp, the ranks of a node: leave it out");
+    refuse("local_ranks", "simulate takes the ranks of a node from --tp: leave it out");
   if (o.tile_m.has_value() != o.tile_n.has_value())
     refuse("tile_m, tile_n", "simulate needs both or none");
   if (o.transport && tilelace::row_of(*o.transport).gpus)

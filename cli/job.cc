@@ -304,8 +304,7 @@ void check_workload(const Workload& work, const Machine& machine) {
       if (work.device == Device::cuda) candidates_of(work, job, m, machine);
       if (!job.then) continue;
       require(m > 0 && m % job.gemm.tp == 0,
-              "--m: got {}, expected a multiple of --tp {}, at least one, for an MLP", m,
-              job.gemm.tp);
+              "--m: got {}, expected a positive multiple of --tp {} for an MLP", m, job.gemm.tp);
       make_plan(problem_of(*job.then, m, work.dtype), machine);
     }
   }

@@ -37,8 +37,8 @@ std::string known_names(const std::string& folder) {
   std::vector<std::string> places;
   for (const auto& place : places_of(folder)) places.push_back(place.string());
   return fmt::format(
-      "the name of a file in a folder {}, but there is no such folder at {}; TILELACE_DATA may "
-      "name the folder that contains it",
+      "the name of a file in a folder {} (no such folder at {}: set TILELACE_DATA to the folder "
+      "that contains it)",
       folder, fmt::join(places, ", "));
 }
 

@@ -23,8 +23,8 @@ std::string dumped(const nlohmann::json& value) {
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text) {
   const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    require(depth <= kMaxDepth, "{}: {}, got JSON nested deeper than {}, expected a JSON object",
-            what, file.string(), kMaxDepth);
+    require(depth <= kMaxDepth, "{}: {} has JSON nested deeper than {} levels", what, file.string(),
+            kMaxDepth);
     return true;
   };
   nlohmann::json value;
@@ -34,8 +34,7 @@ nlohmann::json parse_object(std::string_view what, const std::filesystem::path& 
     raise(ErrorKind::usage, "{}: {}, got a JSON syntax error at byte {}, expected a JSON object",
           what, file.string(), e.byte);
   } catch (const nlohmann::json::exception&) {
-    raise(ErrorKind::usage, "{}: {}, got a number out of range, expected a JSON object", what,
-          file.string());
+    raise(ErrorKind::usage, "{}: {} has a number out of range", what, file.string());
   }
   require(value.is_object(), "{}: {}, got {}, expected a JSON object", what, file.string(),
           shown(&value));

@@ -35,7 +35,7 @@ void check_room(const MoeWork& work) {
   const auto available = gpus ? std::optional(work.gpus.memory_bytes) : available_memory();
   if (!available) return;
   require(needed <= 0.9 * static_cast<double>(*available),
-          "memory: this layer needs {}{}, and {} is available: take a smaller one",
+          "memory: this layer needs {}{}, and {} is available: take a smaller --m or layer",
           show_bytes(static_cast<std::int64_t>(needed)), gpus ? " on each GPU" : "",
           show_bytes(*available));
 }

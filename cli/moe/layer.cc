@@ -48,7 +48,7 @@ void set_layer(std::string_view command, const MoeSizes& sizes, const MoeRequest
   require(l.top_k <= l.experts, "--top-k: got {}, expected at most the {} experts", l.top_k,
           l.experts);
   require(inner % (8 * work.ranks) == 0,
-          "{}: inner width: got {}, expected a multiple of 8 for each of {} ranks", command, inner,
+          "{}: inner width: got {}, expected a multiple of 8 x {} ranks", command, inner,
           work.ranks);
   l.inner = inner / work.ranks;
 }

@@ -138,7 +138,8 @@ def join(
             _join(pg, kind, settings, index)
             return name
     try:
-        raise usage(f'join: group "{name}" has already joined for {kind} tensors')
+        raise usage(f'join: group "{name}" has already joined for {kind} tensors: '
+                    'call tilelace.leave on every rank first')
     except Error as error:
         _tell(pg, (kind,), error)
         raise
@@ -179,7 +180,8 @@ def default_device(what: str, pg: dist.ProcessGroup) -> str:
         config = dist.get_backend_config(pg)
         backends = dict(b.split(":", 1) for b in config.split(",") if ":" in b)
         if "cpu" in backends and backends.get("cuda", backends["cpu"]) != backends["cpu"]:
-            raise usage(f'{what}: device: group "{name}" has backends for cpu and cuda ({config}): pass "cpu" or "cuda"')
+            raise usage(f'{what}: device: group "{name}" has backends for cpu and cuda ({config}): '
+                        'pass device="cpu" or "cuda" to tilelace.join')
     return _device_of(pg)
 
 

@@ -95,7 +95,7 @@ def unfit(product: fx.Node) -> str:
     x = value(left)
     (k, n), device = value(right).shape, x.device.type
     if product.kwargs:
-        return "the product scales its terms"
+        return "the product has alpha or beta"
     if device not in _DTYPES:
         return f"the product is on {device}, expected {' or '.join(_DTYPES)}"
     if x.dtype not in _DTYPES[device]:

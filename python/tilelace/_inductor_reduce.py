@@ -53,7 +53,7 @@ def _summed(reduce: fx.Node, ranks: int) -> _Summed | str:
         reshapes.append(product)
         product = product.args[0]
     if not is_product(product):
-        return "it does not follow a product of its own"
+        return "it does not come right after a product"
     between += dict.fromkeys([*reshapes, product])
     if any(set(n.users) - {reduce, *between} for n in between):
         return "the product has other users"
@@ -113,7 +113,7 @@ def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> str:
     bias, _, right = operands(summed.product)
     added = None if bias is None else _same_on_all_ranks(bias, summed.product, ranks)
     if bias is not None and added is None:
-        return "every rank adds a bias, and these are not known to be parts of one bias"
+        return "every rank adds its bias before the sum, and the fused op would add only one"
     if summed.dim and strides_matter(graph):
         return "fusing would change its strides, and the graph has as_strided"
     if why := unreachable(name, value(right).device):

@@ -287,7 +287,7 @@ class Meeting:
         if not self._missing() and self._lines[peer].heard == self._attempts():
             # It had met all and could not join: what comes from there next is another attempt.
             raise self.behind(Error("peer", self._text(
-                f"rank {peer}: its connection ended after all had met, before it joined")))
+                f"rank {peer}: its connection ended while it was joining")))
         self._lost[peer] = (self._lines[peer].attempt, now())
         self._drop(peer)
 

@@ -36,7 +36,7 @@ def check(name: str, settings: dict[str, Any]) -> None:
     _check_tuning(name, settings)
     plans = {} if settings["plans"] is None else settings["plans"]
     if not isinstance(plans, Mapping) or not all(isinstance(t, str) for p in plans.items() for t in p):
-        raise usage(f'join: group "{name}": plans: got {plans!r}, expected texts by op, as '
+        raise usage(f'join: group "{name}": plans: got {plans!r}, expected a dict from op to plan, such as '
                     '{"gemm_ar": "path=unfused"}')
     settings["plans"] = dict(sorted(plans.items()))
 

@@ -145,7 +145,7 @@ def vocab_parallel_cross_entropy(
     what = "vocab_parallel_cross_entropy"
     if logits.dim() < 1 or logits.shape[:-1] != target.shape or target.is_floating_point():
         raise usage(f"{what}: target: got {list(target.shape)} of {target.dtype}, expected whole numbers "
-                    f"{list(logits.shape[:-1])}, as the logits")
+                    f"of shape {list(logits.shape[:-1])}, the logits' without the last dimension")
     if not 0 <= label_smoothing <= 1:
         raise usage(f"{what}: label_smoothing: got {label_smoothing!r}, expected 0 to 1")
     width = logits.shape[-1]

@@ -274,7 +274,8 @@ class ColwiseParallel(_Colwise):
     def _why_not(self, x: Tensor, layout: Placement, weight: Any, bias: Any, place: _Place) -> str:
         whole = layout == Replicate()
         if not whole and _sharded(x, layout) is None:
-            return f"the input is laid out as {layout}"
+            return (f"the input is laid out as {layout}, expected Replicate or Shard of a dimension "
+                    "before the last")
         parameters = [(weight, Shard(0)), (bias, Shard(0))]
         return _why_not("gemm_ar" if whole else "ag_gemm", x, parameters, place)
 
@@ -319,7 +320,7 @@ class RowwiseParallel(_Rowwise):
 
     def _why_not(self, x: Tensor, layout: Placement, weight: Any, bias: Any, place: _Place) -> str:
         if layout != Replicate() and _split_dim(x, layout) != x.dim() - 1:
-            return f"the input is laid out as {layout}"
+            return f"the input is laid out as {layout}, expected Replicate or Shard of the last dimension"
         scatters = _sharded(x, self.output_layouts[0]) is not None
         parameters = [(weight, Shard(1)), (bias, Replicate())]
         return _why_not("gemm_rs" if scatters else "gemm_ar", x, parameters, place)

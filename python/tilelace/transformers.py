@@ -83,7 +83,7 @@ def _why_not(style: str, module: Any, args: tuple[Any, ...], place: _Place) -> s
         return why
     why = _fits.why_not_join(place.name, args[0].device)
     if not why and style == "rowwise" and not ours._has_room(args[0], module.weight, module.bias, place):
-        return "got a capture, expected an earlier call with this many rows"
+        return "no call before the capture had this many rows"
     return why
 
 

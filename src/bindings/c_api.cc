@@ -163,7 +163,8 @@ void add_operands(Call& call, const tilelace_call_args& args) {
     need(given.name, op.name.data(), "operand name");
     const auto known = std::find_if(op.operands.begin(), op.operands.end(),
                                     [&](const auto& o) { return o.name == given.name; });
-    require(known != op.operands.end(), "{}: operand: the op has none named \"{}\"", op.name,
+    require(known != op.operands.end(),
+            "{}: operand: got \"{}\", expected a name that docs/ops.md has for this op", op.name,
             given.name);
     call.add(known->role, given.tensor);
   }

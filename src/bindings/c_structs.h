@@ -85,8 +85,8 @@ T known(const T& given, const char* call, const char* what) {
   static_assert(std::is_trivially_copyable_v<T> && offsetof(T, struct_size) == 0);
   const size_t bytes = given.struct_size;
   require(bytes >= least_bytes<T>() && bytes <= kMostBytes && bytes % alignof(T) == 0,
-          "{}: {}: struct_size: got {}, expected {}, the sizeof in tilelace/c.h", call, what, bytes,
-          sizeof(T));
+          "{}: {}: struct_size: got {}, expected {}: set it to the struct's sizeof", call, what,
+          bytes, sizeof(T));
   const auto* begin = reinterpret_cast<const unsigned char*>(&given);
   if (bytes > sizeof(T)) {
     const bool zeros =

@@ -45,7 +45,7 @@ UniqueFd open_private_directory(const std::string& directory) {
   struct stat info {};
   const bool opened = fd && fstat(fd.get(), &info) == 0;
   require(opened, "communicator: directory {} cannot be opened: {}", directory, errno_text(errno));
-  require(info.st_uid == geteuid(), "communicator: directory {}: got uid {}, expected {}",
+  require(info.st_uid == geteuid(), "communicator: directory {}: owner: got uid {}, expected {}",
           directory, info.st_uid, geteuid());
   require((info.st_mode & 077) == 0, "communicator: directory {}: got mode {:o}, expected 700",
           directory, info.st_mode & 0777);
@@ -68,8 +68,9 @@ void require_same_user(int fd, int rank) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
     raise(ErrorKind::system, "communicator: the peer's user cannot be read (SO_PEERCRED): {}",
           errno_text(errno));
-  require(who.uid == geteuid(), "communicator: a peer of rank {} runs as uid {}, expected uid {}",
-          rank, who.uid, geteuid());
+  require(who.uid == geteuid(),
+          "communicator: rank {} met a peer that runs as uid {}, expected uid {}", rank, who.uid,
+          geteuid());
 }
 
 class Meeting {
@@ -141,8 +142,10 @@ void Meeting::listen_here() {
   lock();
   UniqueFd fd = make_socket();
   if (connect_to(make_socket().get(), address) || errno == EAGAIN)
-    raise(ErrorKind::usage, "communicator: rank {} is already in {}: each rank joins once", rank_,
-          directory_);
+    raise(ErrorKind::usage,
+          "communicator: rank {} is already in {}: give each process its own rank, and each job "
+          "its own directory or MASTER_PORT",
+          rank_, directory_);
   unlink(address.sun_path);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     raise(ErrorKind::system, "communicator: bind to {} failed: {}", address.sun_path,

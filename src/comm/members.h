@@ -26,7 +26,7 @@ inline void require_ranks(int ranks) {
 }
 
 inline void require_rank(int rank, int ranks) {
-  require(rank >= 0 && rank < ranks, "communicator: rank: got {} of {} ranks, expected 0 to {}",
+  require(rank >= 0 && rank < ranks, "communicator: rank: got {} with {} ranks, expected 0 to {}",
           rank, ranks, ranks - 1);
 }
 
@@ -38,8 +38,8 @@ inline void require_payload(std::string_view mine) {
 /// What ranks are told that meet in different calls, each in this step of its own.
 inline std::string different_calls(int a, std::string_view step_a, int b, std::string_view step_b) {
   return fmt::format(
-      "ranks are in different calls, rank {} in one with the step {}, rank {} in one with {}: all "
-      "ranks must make the same calls in the same order",
+      "ranks are in different calls (rank {} at the step {}, rank {} at {}): all ranks must "
+      "make the same calls in the same order",
       a, step_a, b, step_b);
 }
 

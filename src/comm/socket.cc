@@ -55,7 +55,8 @@ std::string judge(const FrameHeader& h, std::size_t received, int flags) {
   if (h.magic != kFrameMagic)
     return fmt::format("got magic {:#x}, expected {:#x}", h.magic, kFrameMagic);
   if (h.version != kFrameVersion)
-    return fmt::format("got version {}, expected {}", h.version, kFrameVersion);
+    return fmt::format("got version {}, expected {}: all ranks must run the same build", h.version,
+                       kFrameVersion);
   if (name_of(static_cast<FrameType>(h.type)).empty())
     return fmt::format("got type {}, expected {} to {}", h.type, static_cast<int>(FrameType::join),
                        static_cast<int>(FrameType::descriptor));

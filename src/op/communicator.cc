@@ -233,8 +233,8 @@ Machine Communicator::machine() const { return impl().backend->machine(); }
 
 std::string_view Communicator::link_to(int rank) const {
   require(rank >= 0 && rank < size() && rank != this->rank(),
-          "communicator: link: got rank {}, expected one from 0 to {} other than the own, {}", rank,
-          size() - 1, this->rank());
+          "communicator: link: got rank {}, expected one from 0 to {} other than this rank, {}",
+          rank, size() - 1, this->rank());
   return impl().backend->link_to(rank).name;
 }
 

@@ -26,7 +26,8 @@ void check_dense(std::string_view op, TensorName name, const TensorView& t, DTyp
 
 void check_width(std::string_view op, std::string_view what, std::int64_t width) {
   require(width >= kMoeGrain && width % kMoeGrain == 0 && width <= plan::kMaxExtent,
-          "{}: {}: got {}, expected a multiple of {}", op, what, width, kMoeGrain);
+          "{}: {}: got {}, expected a multiple of {}, more than 0 and at most 2^40", op, what,
+          width, kMoeGrain);
 }
 
 void check_activation(std::string_view op, ExpertActivation a) {
@@ -52,8 +53,8 @@ void check_apart(std::string_view op, std::string_view a, const TensorView& x, s
     return begin(t) + static_cast<std::uintptr_t>(t.rows * t.cols) * size_of(t.dtype);
   };
   if (begin(x) == end(x) || begin(y) == end(y)) return;
-  require(end(x) <= begin(y) || end(y) <= begin(x), "{}: {} and {} overlap: pass two tensors", op,
-          a, b);
+  require(end(x) <= begin(y) || end(y) <= begin(x), "{}: {} and {} overlap: pass separate tensors",
+          op, a, b);
 }
 
 /// Tokens of every rank, and where this rank's begin.
@@ -66,7 +67,8 @@ void spread_tokens(std::string_view op, std::span<const std::int64_t> given, std
   for (int r = 0; r < ranks && given.empty(); ++r) call.rows.push_back(even.shard(r).size());
   std::int64_t left = m;
   for (const std::int64_t rows : call.rows) {
-    require(rows >= 0 && rows <= left, "{}: rows: got an entry {}, expected {} tokens in all", op,
+    require(rows >= 0 && rows <= left,
+            "{}: rows: got an entry {}, expected entries of at least 0 that add up to m = {}", op,
             rows, m);
     left -= rows;
   }
@@ -106,14 +108,14 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(l.top_k >= 1 && l.top_k <= kMostExperts, "{}: top_k: got {}, expected 1 to {}", op,
           l.top_k, kMostExperts);
   require(l.m >= 0 && l.m <= schedule::kMaxMapPairs / l.top_k,
-          "{}: m: got {} tokens x top_k {}, expected a product of at most {}", op, l.m, l.top_k,
+          "{}: m: got {} tokens x top_k {}, expected a product from 0 to {}", op, l.m, l.top_k,
           schedule::kMaxMapPairs);
   std::int64_t bytes = 0;
   const auto item = static_cast<std::int64_t>(size_of(l.dtype));
   require(
       !__builtin_mul_overflow(std::max<std::int64_t>(1, l.m * l.top_k), l.hidden * item, &bytes) &&
           bytes <= plan::kMaxExtent,
-      "{}: m: got {} tokens x top_k {}, expected rows of at most 2^40 bytes", op, l.m, l.top_k);
+      "{}: m: got {} tokens x top_k {}, expected at most 2^40 bytes in all rows", op, l.m, l.top_k);
 }
 
 MoeMap map_of(std::string_view op, const MoeLayer& l, std::int64_t m) {

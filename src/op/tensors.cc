@@ -61,7 +61,7 @@ void check_apart(std::string_view op, const Named& a, const Named& b) {
   const auto end_a = begin_a + static_cast<std::uintptr_t>(bytes_spanned(a.view));
   const auto end_b = begin_b + static_cast<std::uintptr_t>(bytes_spanned(b.view));
   if (begin_a == end_a || begin_b == end_b) return;
-  require(end_a <= begin_b || end_b <= begin_a, "{}: {} and {} overlap: pass two tensors", op,
+  require(end_a <= begin_b || end_b <= begin_a, "{}: {} and {} overlap: pass separate tensors", op,
           a.name, b.name);
 }
 

@@ -32,10 +32,10 @@ namespace {
 
 void check_options(const Machine& machine, const TuneOptions& o) {
   require(!machine.shared_device, "tune: max_workers must be 0: tables are for whole GPUs");
-  require(o.seconds > 0 && o.seconds <= 1e7, "tune: seconds: got {}, expected more than 0",
-          o.seconds);
+  require(o.seconds > 0 && o.seconds <= 1e7,
+          "tune: seconds: got {}, expected more than 0 and at most 1e7", o.seconds);
   require(o.problem_seconds >= 0 && o.problem_seconds <= 1e7,
-          "tune: problem seconds: got {}, expected 0 or more", o.problem_seconds);
+          "tune: problem seconds: got {}, expected 0 to 1e7", o.problem_seconds);
   require(o.candidates >= 1 && o.candidates <= 1000, "tune: candidates: got {}, expected 1 to 1000",
           o.candidates);
 }
@@ -80,7 +80,9 @@ void agree(Communicator::Impl& impl, const TuneOptions& o, const Check& check) {
 
 [[noreturn]] void refuse_times(std::string_view seen) {
   raise(ErrorKind::system,
-        "tune: plans cannot be compared now: {}; wait until the GPUs are free, or force it", seen);
+        "tune: plans cannot be compared now: {}; wait until the GPUs are free and cool, or pass "
+        "force (`tilelace tune --force`)",
+        seen);
 }
 
 /// One after the other. `key`: what a table has a row for; `take`: gets each found row.

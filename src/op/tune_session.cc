@@ -122,7 +122,7 @@ std::vector<TuneSession::Candidate> TuneSession::candidates_of(const Problem& p)
     else if (of_kind[way.kind]++ < options_.candidates)
       all.push_back({std::move(way.plan), way.predicted_us});
   }
-  require(!all.empty(), "{}: this build has no tile for any plan", name_of(p.op));
+  require(!all.empty(), "{}: this build has no kernel for any plan of this problem", name_of(p.op));
   return all;
 }
 

@@ -72,8 +72,8 @@ void agree_on_tuning(comm::Group& group, const plan::TuningTable* table, const s
             all[rank].substr(kRefused.size()));
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     require(digest_in(all[rank]) == digest_in(all[0]),
-            "communicator: tuning: table {} on rank 0 differs from {} on rank {}: it must be the "
-            "same on every rank",
+            "communicator: tuning: got {} on rank 0, {} on rank {}: the table must be the same on "
+            "every rank",
             file_in(all[0]), file_in(all[rank]), rank);
 }
 

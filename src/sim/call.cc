@@ -55,7 +55,7 @@ void check_call(const MachineModel& m, const Call& call) {
           "{}: --tp: got {} ranks per node, expected at most {} on {}: use --nodes for more", op,
           call.local, most, m.name);
   const int nodes = p.ranks / call.local;
-  require(nodes <= static_cast<int>(m.max_nodes), "{}: --nodes: got {}, expected at most {} of {}",
+  require(nodes <= static_cast<int>(m.max_nodes), "{}: --nodes: got {}, expected at most {} on {}",
           op, nodes, m.max_nodes, m.name);
   require(p.m >= 0 && p.m <= kMostRows, "{}: m: got {}, expected 0 to {}", op, p.m, kMostRows);
   require(p.total_n() >= 1 && p.total_n() <= kMostRows && p.k >= 1 && p.k <= kMostRows,

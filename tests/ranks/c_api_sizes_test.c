@@ -26,7 +26,7 @@ static void sizes_of_options(void) {
   char text[160];
   memset(&o, 0, sizeof o);
   snprintf(text, sizeof text,
-           "communicator: options: struct_size: got 0, expected %zu, the sizeof in tilelace/c.h",
+           "communicator: options: struct_size: got 0, expected %zu: set it to the struct's sizeof",
            sizeof o.known);
   CHECK_USAGE(make_one(&o.known), text);
   o.known.struct_size = sizeof o.known - 3;

@@ -109,8 +109,8 @@ static void gather(member* me, const tilelace_tensor* weight, const tilelace_ten
   args.struct_size = me->rank == 1 ? 8 : sizeof args;
   char what[96];
   char told[256];
-  snprintf(what, sizeof what, "args: struct_size: got 8, expected %zu, the sizeof in tilelace/c.h",
-           sizeof args);
+  snprintf(what, sizeof what,
+           "args: struct_size: got 8, expected %zu: set it to the struct's sizeof", sizeof args);
   told_of(told, sizeof told, me->rank, "ag_gemm", what);
   CHECK_USAGE(tilelace_ag_gemm(me->c, &args), told);
   args.struct_size = sizeof args;
@@ -190,7 +190,7 @@ static void call_by_name(member* me, const tilelace_tensor* weight, const tilela
   args.num_operands = 5;
   operands[1].name = me->rank == 1 ? "gathered" : "residual";
   CHECK_TOLD(me, "gemm_rs", tilelace_call(me->c, &args),
-             "operand: the op has none named \"gathered\"");
+             "operand: got \"gathered\", expected a name that docs/ops.md has for this op");
   operands[1].name = "x";
   CHECK_USAGE(tilelace_call(me->c, &args), "gemm_rs: x: got 2 tensors, expected one");
   args.op = "gemm";

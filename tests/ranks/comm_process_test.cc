@@ -116,7 +116,7 @@ TEST(ProcessGroup, DisagreementIsAnErrorOnAllRanksAndTheGroupStaysUsable) {
         group.all_gather("", 10);
     });
     CHILD_CHECK(r == 0 ? calls.kind == ErrorKind::usage
-                       : calls.says("rank 0 in one with the step allocate"));
+                       : calls.says("rank 0 at the step allocate"));
     use(group);
   });
 }

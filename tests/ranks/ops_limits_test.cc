@@ -58,7 +58,7 @@ TEST(OpsLimits, ALinkIsKnownForEveryPeer) {
       EXPECT_EQ(e.kind(), ErrorKind::usage);
       EXPECT_EQ(std::string(e.what()),
                 fmt::format("communicator: link: got rank {}, expected one from 0 to 1 other than "
-                            "the own, 0",
+                            "this rank, 0",
                             peer));
     }
   }

@@ -61,10 +61,10 @@ TEST(Tuning, WhoDiffersIsNamedOnEveryRank) {
   const auto one = table("a.json", "x"), other = table("b.json", "y");
   for (const Caught& c : agree({{one, ""}, {one, ""}, {other, ""}})) {
     EXPECT_EQ(c.kind, ErrorKind::usage);
-    EXPECT_TRUE(c.says("table a.json on rank 0 differs from b.json on rank 2")) << c.text;
+    EXPECT_TRUE(c.says("got a.json on rank 0, b.json on rank 2")) << c.text;
   }
   for (const Caught& c : agree({{one, ""}, {}}))
-    EXPECT_TRUE(c.says("a.json on rank 0 differs from no table on rank 1")) << c.text;
+    EXPECT_TRUE(c.says("got a.json on rank 0, no table on rank 1")) << c.text;
 }
 
 TEST(Tuning, TablesThatDifferInTilesOfExpertsDiffer) {
@@ -76,7 +76,7 @@ TEST(Tuning, TablesThatDifferInTilesOfExpertsDiffer) {
   const auto one = with_tiles("a.json", plan::GroupedTiling::few);
   for (const Caught& c : agree({{one, ""}, {one, ""}})) EXPECT_EQ(c.text, "");
   for (const Caught& c : agree({{one, ""}, {with_tiles("b.json", plan::GroupedTiling::many), ""}}))
-    EXPECT_TRUE(c.says("table a.json on rank 0 differs from b.json on rank 1")) << c.text;
+    EXPECT_TRUE(c.says("got a.json on rank 0, b.json on rank 1")) << c.text;
 }
 
 TEST(Tuning, WhatOneCouldNotReadIsAnErrorOnAll) {

@@ -182,7 +182,7 @@ const BadInput kBadInputs[] = {
     {"SimulateTooManyRanks", "simulate --machine h200x4 --tp 8 --m 1 --n 8 --k 8",
      "--tp: got 8 ranks per node, expected at most 4 on h200x4: use --nodes for more\n"},
     {"SimulateTooManyNodes", "simulate --machine h200x4 --tp 4 --nodes 2 --m 1 --n 8 --k 8",
-     "--nodes: got 2, expected at most 1 of h200x4\n"},
+     "--nodes: got 2, expected at most 1 on h200x4\n"},
     {"SimulateWithoutK", "simulate --machine h200x4 --tp 4 --m 1 --n 8",
      "simulate: sizes are missing: give --model, or --n and --k"},
     {"SimulateUnknownRoute", "simulate --machine h200x4 --tp 4 --m 1 --n 8 --k 8 --plan route=star",

@@ -76,7 +76,7 @@ TEST(CliBackend, PlansAreReadAsTheyArePrinted) {
   for (const char* wrong : {"gemm_rs fused mesh store", "gemm_rs by magic; c128"}) {
     const Finished f = run_command(line, 100, wrong);
     EXPECT_EQ(f.code, 2) << f.out;
-    EXPECT_NE(f.err.find("--plan: "), std::string::npos) << f.err;
+    EXPECT_NE(f.err.find("plan: \""), std::string::npos) << f.err;
   }
   const Finished cpu = run_command("bench gemm_rs --m 8 --n 64 --k 64 --plan", 100, printed);
   EXPECT_NE(cpu.err.find("a printed plan is for GPU ranks"), std::string::npos) << cpu.err;

@@ -185,7 +185,8 @@ const BadLaunch kBadLaunches[] = {
     {"ZeroRanks", "launch --ranks 0 true",
      "--ranks: got \"0\", expected a whole number from 1 to 64"},
     {"NoProgram", "launch --ranks 2",
-     "tilelace: launch: PROGRAM is missing, as in tilelace launch --ranks 4 ./my_program\n"},
+     "tilelace: launch: PROGRAM is missing: give it last, as in tilelace launch --ranks 4 "
+     "./my_program\n"},
     {"NoProgramAfterTheMark", "launch --ranks 2 --", "launch: PROGRAM is missing"},
     {"UnknownOption", "launch --ranks 2 --rank 3 true",
      "tilelace: launch: there is no option --rank; did you mean --ranks?\n"},

@@ -111,13 +111,11 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
        "all_reduce: out: got data 4 bytes off alignment, expected alignment to elements of 8 "
        "bytes"},
       {kReduce, [](auto& a) { a.args.out = memory + 16; },
-       "all_reduce: in and out overlap: pass separate tensors, or make one of them the rank's part "
-       "of the "
-       "other"},
+       "all_reduce: in and out overlap: pass separate tensors, or work in place as "
+       "docs/collectives.md says"},
       {kGather, [](auto& a) { a.args.out = memory; },
-       "all_gather: in and out overlap: pass separate tensors, or make one of them the rank's part "
-       "of the "
-       "other"},
+       "all_gather: in and out overlap: pass separate tensors, or work in place as "
+       "docs/collectives.md says"},
       {kAll, [](auto& a) { a.args.out = memory; },
        "all_to_all: in and out overlap: pass separate tensors"},
       {kGather, [](auto& a) { a.options.shots = 2; }, "all_gather: shots: got 2, expected 1"},
@@ -136,7 +134,7 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
        [](auto& a) {
          a.counts = a.takes = {1, 2, 3}, a.options.lines = true;
        },
-       "all_to_all: 16 bytes do not fit the staging of lines, in equal parts: use chunks"},
+       "all_to_all: 16 bytes do not fit the staging of lines, which need equal parts: use chunks"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 1 << 20}, a.args.out = memory + (1 << 22),

@@ -243,7 +243,7 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   EXPECT_TRUE(says(error_of(ar, o), "use fused with pull or store"));
   o = {};
   o.transport = Transport::add;
-  EXPECT_TRUE(says(error_of(ar, o), "way added is for gemm_rs only"));
+  EXPECT_TRUE(says(error_of(ar, o), "transport add is for gemm_rs only"));
   o.path = Path::fused;
   EXPECT_TRUE(
       says(error_of(rs, o), "got fused mesh add, expected unfused mesh add: transport add"));

@@ -14,8 +14,8 @@ TEST(Disturbance, AQuietGpuIsBelieved) {
 }
 
 TEST(Disturbance, OthersOnTheGpuAreCounted) {
-  EXPECT_EQ(disturbance_of(2, 1, 0), "1 other process with work on it");
-  EXPECT_EQ(disturbance_of(4, 1, 0), "3 other processes with work on it");
+  EXPECT_EQ(disturbance_of(2, 1, 0), "1 other process on its GPU");
+  EXPECT_EQ(disturbance_of(4, 1, 0), "3 other processes on its GPU");
 }
 
 TEST(Disturbance, HeatAndFaultsAreNamed) {

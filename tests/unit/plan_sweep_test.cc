@@ -140,7 +140,7 @@ TEST(PlanSweep, ChunksThatKernelsCannotCountAreRefused) {
   o.chunk_rows = std::int64_t{1} << 32;  // 0 in 32 bits
   const std::string text = error_of(cuda_problem(Op::ag_gemm, 4, 4096, 7168, 8192), o);
   EXPECT_TRUE(
-      says(text, "got 4294967296, expected at least 1 (1024 chunks per shard) and at most "))
+      says(text, "got 4294967296, expected at least 1 (up to 1024 chunks per shard) and at most "))
       << text;
 }
 

@@ -48,7 +48,7 @@ def _why_not(op: str, a: Tensor, weights: Sequence[Tensor], group_name: str, gat
     listed = [b.t() for b in weights]
     if why or not a.is_cuda or _fits.should_run(op, a, listed, group_name, return_gathered=gathered):
         return why
-    return "got a capture, expected an earlier call with this many rows"
+    return "no call before the capture had this many rows"
 
 
 def _why_not_gather(op: str, a: Tensor, weights: Sequence[Tensor], dim: int, group_name: str, *,

@@ -104,8 +104,7 @@ void CallVerbs::admit() {
                                          deadline, seen)) {
       case WaitStatus::reached: call_.require_here(p, word); break;
       case WaitStatus::aborted: aborted();
-      case WaitStatus::expired:
-        expired({p, fmt::format("the call header of rank {}", p)}, comm::header_epoch(seen));
+      case WaitStatus::expired: expired({p, "the call header"}, comm::header_epoch(seen));
     }
   }
   call_.check_agreement();
@@ -114,8 +113,8 @@ void CallVerbs::admit() {
 
 void CallVerbs::expired(const Meaning& what, std::uint32_t have) {
   time_out(what.writer,
-           fmt::format("{}: rank {} {} {} step {} waited {:g} s for {} of rank {}{}: got epoch {}, "
-                       "expected {}",
+           fmt::format("{}: rank {} {} {} step {} waited {:g} s for {} from rank {}{}: got call "
+                       "number {}, expected {}",
                        call_.name, call_.rank(), actor_.role(),
                        actor_.worker < 0 ? 0 : actor_.worker, steps_, call_.timeout_s, what.text,
                        what.writer, call_.group->has_left(what.writer) ? " (which has left)" : "",

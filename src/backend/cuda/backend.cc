@@ -272,7 +272,9 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
     }
   }
   if (workspace_->failed())
-    raise(ErrorKind::system, "gemm: a split-k partial timed out: make a new communicator");
+    raise(ErrorKind::system,
+          "gemm: a split-k partial timed out: make a new communicator (in Python: tilelace.leave "
+          "on every rank)");
 }
 
 }  // namespace tilelace::cuda

@@ -12,7 +12,7 @@ namespace tilelace {
 std::string cuda_missing() {
   try {
     const int count = comm::device_count();
-    if (count == 0) return "no device that this process sees";
+    if (count == 0) return "this process sees no GPU: look at CUDA_VISIBLE_DEVICES and nvidia-smi";
     const comm::Capabilities c = comm::query_capabilities(0);
     if (has_kernels(c.compute_major, c.compute_minor)) return {};
     return fmt::format("{} is sm_{}{}, but this build has kernels for {}", c.name, c.compute_major,

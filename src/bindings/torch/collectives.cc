@@ -124,7 +124,7 @@ class CollectiveLayout {
     units_ = sum_of(counts_);
     if (counts_[rank] == own) return;
     wrong(name_, "x", std::to_string(own) + " in dimension " + std::to_string(dim_),
-          std::to_string(counts_[rank]) + ", this rank's size");
+          std::to_string(counts_[rank]) + ", this rank's entry in sizes");
   }
 
   void count_parcels() {
@@ -144,7 +144,8 @@ class CollectiveLayout {
     }
     if (own % place_.ranks != 0) {
       wrong(name_, "x", std::to_string(own) + " in dimension 0",
-            "a multiple of the " + std::to_string(place_.ranks) + " ranks, or sends and takes");
+            "a multiple of the " + std::to_string(place_.ranks) +
+                " ranks (else pass sends and takes)");
     }
     counts_ = takes_ = {own / place_.ranks};
     units_ = own;

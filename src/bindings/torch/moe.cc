@@ -219,7 +219,7 @@ void check_scales(std::string_view op, const GroupedGemmArgs& a, int64_t scales)
   if (a.sources == nullptr) {
     if (scales != a.x.rows)
       wrong(op, "scales", "[" + std::to_string(scales) + "]",
-            "[" + std::to_string(a.x.rows) + "], one per row, or sources");
+            "[" + std::to_string(a.x.rows) + "], one per row (else pass sources)");
     return;
   }
   const int64_t rows =

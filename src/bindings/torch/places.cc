@@ -72,7 +72,7 @@ Place place_of(std::string_view name, const Tensor& x, const std::string& group,
   if (index < 0 || index == joined) return place;
   checked_here(place, [&] {
     wrong(name, "x", "a tensor on cuda:" + std::to_string(index),
-          "one on cuda:" + std::to_string(joined) + ", as the group joined");
+          "one on cuda:" + std::to_string(joined) + ", the group's device");
   });
   return place;
 }
@@ -109,7 +109,7 @@ Split split_of(const OpCall& call, const Rows& x, const Place& place) {
   const auto dimension = " in dimension " + std::to_string(x.dim);
   if (op.gathers && own != x.units) {
     wrong(op.name, "x", std::to_string(x.units) + dimension,
-          std::to_string(own) + ", this rank's size");
+          std::to_string(own) + ", this rank's entry in sizes");
   }
   if (op.sums && split.total != x.units) {
     wrong(op.name, "sizes", "a sum of " + std::to_string(split.total),

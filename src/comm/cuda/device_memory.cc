@@ -139,7 +139,9 @@ void require_peer_access(const std::vector<Offer>& offers, int rank) {
     if (offers[r].uuid == own.uuid) continue;
     const PeerAccess access = peer_access(own.device, uuid_text(offers[r].uuid));
     if (!access.granted)
-      raise(ErrorKind::system, "{}: rank {} (device {}) has no peer access to rank {} (device {})",
+      raise(ErrorKind::system,
+            "{}: rank {} (device {}) has no peer access to rank {} (device {}): see the links in "
+            "`tilelace doctor`",
             kOp, rank, own.device, r, access.device);
   }
 }

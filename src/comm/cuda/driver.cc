@@ -125,8 +125,9 @@ CUdevice device_handle(int device, std::string_view op) {
   const Driver& d = driver(op);
   int count = 0;
   require_runtime(cudaGetDeviceCount(&count), op, "cudaGetDeviceCount");
-  require(device >= 0 && device < count, "{}: device: got {} of {} visible, expected 0 to {}", op,
-          device, count, count - 1);
+  require(device >= 0 && device < count,
+          "{}: device: got {} with {} devices visible, expected 0 to {}", op, device, count,
+          count - 1);
   CUdevice handle = 0;
   require_driver(d.device_get(&handle, device), op, "cuDeviceGet");
   return handle;

@@ -90,7 +90,7 @@ void check_apart(std::string_view name, const CollectiveCall& c, const Collectiv
   require(in_place, "{}: in and out overlap: pass separate tensors{}", name,
           c.collective == Collective::all_to_all
               ? ""
-              : ", or make one of them the rank's part of the other");
+              : ", or work in place as docs/collectives.md says");
 }
 
 }  // namespace

@@ -53,12 +53,12 @@ void check_places(const std::array<Tensor, 3>& read, const std::array<Tensor, 4>
   for (std::size_t i = 0; i < written.size(); ++i) {
     const Tensor& to = written[i];
     for (std::size_t k = 0; k < i; ++k)
-      require(!to.meets(written[k]), "{}: {} and {} overlap: pass two tensors", kNormName,
+      require(!to.meets(written[k]), "{}: {} and {} overlap: pass separate tensors", kNormName,
               written[k].what, to.what);
     for (std::size_t k = 0; k < read.size(); ++k) {
       const bool in_place = i < 2 && k < 2 && to.data == read[k].data;
-      require(in_place || !to.meets(read[k]), "{}: {} and {} overlap: pass two tensors", kNormName,
-              read[k].what, to.what);
+      require(in_place || !to.meets(read[k]), "{}: {} and {} overlap: pass separate tensors",
+              kNormName, read[k].what, to.what);
     }
   }
 }
@@ -73,7 +73,8 @@ void check_shape(const AllReduceNormArgs& a) {
           static_cast<int>(a.quant));
   const Index of = a.quant == NormQuant::block ? kNormBlock : 8;
   require(a.n >= of && a.n <= kMostNormCols && a.n % of == 0,
-          "{}: n: got {}, expected a multiple of {} up to {}", kNormName, a.n, of, kMostNormCols);
+          "{}: n: got {}, expected a multiple of {}, more than 0 and at most {}", kNormName, a.n,
+          of, kMostNormCols);
   require(a.m >= 0 && a.m <= kMaxExtent / a.n, "{}: m: got {}, expected 0 to {}", kNormName, a.m,
           kMaxExtent / a.n);
   require(std::isfinite(a.eps) && a.eps >= 0, "{}: eps: got {}, expected 0 or more", kNormName,

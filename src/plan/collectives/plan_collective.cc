@@ -163,7 +163,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const bool fit = machine.gpu && known && lines_fit(load, line_shots, most_ctas);
   require(fit || !machine.gpu || !o.lines.value_or(false),
           "{}: {} bytes do not fit the staging of lines{}: use chunks", name,
-          load.units(line_shots) * kUnitBytes, known ? "" : ", in equal parts");
+          load.units(line_shots) * kUnitBytes, known ? "" : ", which need equal parts");
   p.lines =
       fit && o.lines.value_or(lines_us(load, h, line_shots) <= chunked_us(load, h, chunk_shots));
   p.shots = p.lines ? line_shots : chunk_shots;

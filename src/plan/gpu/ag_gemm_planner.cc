@@ -81,7 +81,7 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
       !all.empty(),
       "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{} (0: any): use push, pull "
       "or nccl with straddle 0, or store (up to 1024 rows, not with path medium), and a compiled "
-      "tile",
+      "tile (docs/plans.md)",
       name_of(p.op), o.transport ? name_of(*o.transport) : "any",
       o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
   sort_by_time(all);

@@ -25,7 +25,8 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
     c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
     all.emplace_back(c);
   }
-  require(!all.empty(), "{}: tile on GPUs: got {}x{} (0: any), expected a compiled one",
+  require(!all.empty(),
+          "{}: tile on GPUs: got {}x{} (0: any), expected a compiled one (docs/plans.md)",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
   return best_of(
       p, all, o,

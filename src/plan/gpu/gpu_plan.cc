@@ -89,10 +89,10 @@ void require_options(const Problem& p, const PlanOptions& o) {
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
   const Index least = std::max<Index>(1, schedule::ceil_div(split.max_rows(), kMaxChunks));
-  require(
-      *o.chunk_rows >= least && *o.chunk_rows <= kMostExtent,
-      "{}: chunk_rows on GPUs: got {}, expected at least {} ({} chunks per shard) and at most {}",
-      op, *o.chunk_rows, least, kMaxChunks, kMostExtent);
+  require(*o.chunk_rows >= least && *o.chunk_rows <= kMostExtent,
+          "{}: chunk_rows on GPUs: got {}, expected at least {} (up to {} chunks per shard) and at "
+          "most {}",
+          op, *o.chunk_rows, least, kMaxChunks, kMostExtent);
 }
 
 }  // namespace

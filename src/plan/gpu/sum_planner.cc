@@ -67,7 +67,7 @@ Plan make_sum_plan(const Problem& p, const Machine& machine, const PlanOptions& 
     add_unfused(p, gemm_machine(machine), o, all);
   require(!all.empty(),
           "{}: no plan on GPUs has path {}, transport {}, tile {}x{}, chunk_rows {} (0: any), "
-          "straddle {}: use {}, and a compiled tile",
+          "straddle {}: use {}, and a compiled tile (docs/plans.md)",
           name_of(p.op), o.path ? name_of(*o.path) : "any",
           o.transport ? name_of(*o.transport) : "any", o.tile_m.value_or(0), o.tile_n.value_or(0),
           o.chunk_rows.value_or(0), straddles(o) ? 1 : 0, expected);

@@ -9,9 +9,9 @@ namespace tilelace::plan {
 
 std::string disturbance_of(int processes, int own, std::uint64_t slowdowns) {
   if (slowdowns != 0)
-    return fmt::format("clocks that heat or a fault holds down (NVML's reasons 0x{:x})", slowdowns);
+    return fmt::format("heat or a fault slows the clocks (NVML's reasons 0x{:x})", slowdowns);
   if (processes > own)
-    return fmt::format("{} other process{} with work on it", processes - own,
+    return fmt::format("{} other process{} on its GPU", processes - own,
                        processes - own == 1 ? "" : "es");
   return "";
 }

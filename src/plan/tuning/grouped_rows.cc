@@ -63,7 +63,7 @@ void take_grouped(const TableFields& row, TuningTable& table) {
   const TunedTiles tuned{grouped_product_of(row, *dtype), tiling_of(row), row.time("us")};
   require(
       std::ranges::find(table.grouped, tuned.product, &TunedTiles::product) == table.grouped.end(),
-      "{}: got {} of {} rows, {} experts, n {}, k {} a second time: each product has one row",
+      "{}: got {} of {} rows, {} experts, n {}, k {} a second time, expected one entry each",
       row.where(), kGroupedOp, tuned.product.rows, tuned.product.experts, tuned.product.n,
       tuned.product.k);
   table.grouped.push_back(tuned);

@@ -73,8 +73,8 @@ std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   if (o.route == RouteKind::ring) way = HandWay::ring;
   if (o.path == Path::medium) way = HandWay::copied;
   if (!way) return way;
-  require(p.op == Op::gemm_rs, "{}: plan on GPUs: way {} is for gemm_rs only", name_of(p.op),
-          name_of(*way));
+  require(p.op == Op::gemm_rs, "{}: plan on GPUs: {} is for gemm_rs only", name_of(p.op),
+          deciding_option(*way));
   const Path path = o.path.value_or(path_of(*way));
   const RouteKind route = o.route.value_or(route_of(*way));
   const Transport transport = o.transport.value_or(transport_of(*way));

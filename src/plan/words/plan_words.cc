@@ -80,8 +80,8 @@ class Words {
     return true;
   }
   [[noreturn]] void refuse(std::string_view expected) const {
-    raise(ErrorKind::usage, "--plan: \"{}\": got \"{}\", expected {}", text_,
-          over() ? "the end" : peek(), expected);
+    raise(ErrorKind::usage, "plan: \"{}\": got {}, expected {}", text_,
+          over() ? "the end" : fmt::format("\"{}\"", peek()), expected);
   }
 
  private:
@@ -122,8 +122,8 @@ GemmTile tile_of(Op op, std::string_view name, int architecture) {
   const auto tiles = plans_of(architecture).tiles;
   const auto tile =
       std::find_if(tiles.begin(), tiles.end(), [&](const GemmTile& t) { return t.name == name; });
-  require(tile != tiles.end(), "{}: tile: got {}, expected a compiled one of {}", name_of(op), name,
-          name_of_architecture(architecture));
+  require(tile != tiles.end(), "{}: tile: got {}, expected a compiled one of {} (docs/plans.md)",
+          name_of(op), name, name_of_architecture(architecture));
   return *tile;
 }
 
@@ -195,7 +195,7 @@ void read_gather(Words& words, Heard& h) {
         !words.set("sent by the product", plan.transport, Transport::store) &&
         !words.set("NCCL", plan.transport, Transport::nccl) &&
         !words.take("chunks of # rows", plan.chunk_rows))
-      words.refuse("how rows of ag_gemm travel (docs/plans.md)");
+      words.refuse("the op, or a word of an older plan of ag_gemm (docs/plans.md)");
 }
 
 /// The first words of a kernel's plan that sums, and what they say of the public one.
@@ -236,7 +236,7 @@ void read_sum(Words& words, Heard& h) {
     plan.path = Path::unfused;
     plan.route = RouteKind::ring;
   } else {
-    words.refuse("a way of sums (docs/plans.md)");
+    words.refuse("the op, or an older plan's first words (docs/plans.md)");
   }
   while (!words.over())
     if (!words.has("up to # CTAs") && !words.has("# in the end") &&
@@ -245,7 +245,7 @@ void read_sum(Words& words, Heard& h) {
         !words.take("blocks of # rows", plan.chunk_rows) &&
         !words.set("shards of columns", h.by_columns, true) &&
         !words.take("own tiles # columns behind", h.lag))
-      words.refuse("a word of a plan of sums; some are gone (docs/plans.md)");
+      words.refuse("a word of an older plan of sums (docs/plans.md lists removed ones)");
 }
 
 /// The way that was said, of a kernel that was named.

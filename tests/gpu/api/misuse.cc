@@ -70,7 +70,7 @@ Finding check_tensors(Member& member) {
         b.wrong("fp32", "expected fp32",
                 [](AgGemmArgs&a, PlanOptions&) { a.a.dtype = DType::fp32; }),
         b.wrong("null input", "null data", [](AgGemmArgs&a, PlanOptions&) { a.a.data = nullptr; }),
-        b.wrong("input over output", "overlap: pass two tensors",
+        b.wrong("input over output", "overlap: pass separate tensors",
                 [&](AgGemmArgs&a, PlanOptions&) { a.gathered.data = a.out[0].data; }),
         b.wrong("unaligned", "alignment", [](AgGemmArgs&a, PlanOptions&) {
           a.a.data = static_cast<std::byte*>(a.a.data) + 8;

@@ -90,7 +90,7 @@ Finding check_tensors(Member& member) {
                     a.residual = a.out;
                     a.activation = Activation::gelu;
                   }),
-          b.wrong("out over x", "overlap: pass two tensors",
+          b.wrong("out over x", "overlap: pass separate tensors",
                   [](GemmReduceArgs&a, PlanOptions&) { a.out.data = a.x.data; }),
           b.wrong("no weight", "weight",
                   [](GemmReduceArgs&a, PlanOptions&) { a.weight.data = nullptr; }),

@@ -136,7 +136,7 @@ TEST_F(AllocateDevice, DeviceThatIsNotThereIsAUsageErrorOnAll) {
         catch_error([&] { allocate_device(group, group.rank() == 1 ? 4 : 0, kBytes, kBound_s); });
     EXPECT_EQ(caught.kind, ErrorKind::usage);
     EXPECT_EQ(caught.text,
-              "allocate_device: device: got 4 of 4 visible, expected 0 to 3 (on rank 1)");
+              "allocate_device: device: got 4 with 4 devices visible, expected 0 to 3 (on rank 1)");
     use(group, *allocate(group));
   });
 }

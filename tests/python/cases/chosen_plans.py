@@ -63,8 +63,8 @@ def wrong_ones_are_refused_on_every_rank(w):
         'plans: got "gemm", expected ag_gemm, gemm_rs, gemm_ar': {"gemm": "path=fused"},
         'plans: gemm_rs path: got "quick", expected fused, medium, unfused': {"gemm_rs": "path=quick"},
         'plans: gemm_rs: got "fused", expected KEY=VALUE': {"gemm_rs": "fused"},
-        "plans: got ['path=fused'], expected texts by op": ["path=fused"],
-        "plans: got {'gemm_rs': 3}, expected texts by op": {"gemm_rs": 3},
+        "plans: got ['path=fused'], expected a dict from op to plan": ["path=fused"],
+        "plans: got {'gemm_rs': 3}, expected a dict from op to plan": {"gemm_rs": 3},
     }.items():
         expect_raises("usage", text, join(plans))
         dist.barrier(w.group)  # else a slower rank's failure meets the next attempt of a faster one

@@ -125,7 +125,7 @@ def a_group_for_cpu_and_gpus_is_asked_which(w):
         for what, fn in (("join", lambda: tilelace.join(group)),
                          ("empty", lambda: tilelace.empty(4, group=group))):
             expect_raises("usage", f'{what}: device: group "{group.group_name}" has backends for cpu and cuda ('
-                          f'{backends}): pass "cpu" or "cuda"', fn)
+                          f'{backends}): pass device="cpu" or "cuda" to tilelace.join', fn)
         tilelace.join(group, device="cpu", timeout=20)
         assert tilelace.empty(4, group=group).device.type == "cpu"  # as it joined
     tilelace.leave(group)

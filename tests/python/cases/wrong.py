@@ -81,7 +81,7 @@ CASES = {
     "a negative size": (lambda g: rs(g, sizes=[7, -1, 0]), rs,
                         "gemm_rs: sizes: got -1, expected 0 or more"),
     "own size is another": (lambda g: ag(g, sizes=[4, 3, 4]), lambda g: ag(g, sizes=[4, 3, 4]),
-                            "ag_gemm: x: got 4 in dimension 0, expected 3, this rank's size"),
+                            "ag_gemm: x: got 4 in dimension 0, expected 3, this rank's entry in sizes"),
     "sizes of another sum": (lambda g: rs(g, sizes=[1, 1, 1]), rs,
                              "gemm_rs: sizes: got a sum of 3, expected 6"),
     "out of another shape": (lambda g: ar(g, out=x(6, 3)), lambda g: ar(g, out=x(6, 4)),
@@ -92,7 +92,7 @@ CASES = {
                       "ag_gemm: out: got 2, expected 1"),
     "out is x": (out_is_x,
                  lambda g: ar(g, x(6, 8), x(8, 8)),
-                 "gemm_ar: x and out overlap: pass two tensors"),
+                 "gemm_ar: x and out overlap: pass separate tensors"),
     # What no kernel can take, however it is laid out.
     "x of another library": (lambda g: ar(g, x(6, 8).numpy()), ar,
                              "gemm_ar: x: got ndarray, expected a torch.Tensor"),

@@ -50,14 +50,16 @@ void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
   require(needed <= calls.data_bytes(),
-          "ag_gemm: m {} k {}: got {} bytes to gather, expected at most the prepared {}", p.m, p.k,
-          needed, calls.data_bytes());
+          "ag_gemm: m {} k {}: got {} bytes to gather, expected at most the prepared {}: prepare a "
+          "larger m",
+          p.m, p.k, needed, calls.data_bytes());
   require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
               static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
           "ag_gemm: chunks of {} rows: got {} chunks per shard, expected 1 to {}",
           c.plan.chunk_rows, c.schedule.max_chunks(), plan::kMaxChunks);
   require(!c.plan.whole || row_of(c.plan.transport).by_workers(),
-          "ag_gemm: transport: got {} for a whole walk, expected store", name_of(c.plan.transport));
+          "ag_gemm: transport: got {} for tiles that straddle shards, expected store",
+          name_of(c.plan.transport));
   require(c.plan.route == RouteKind::mesh ||
               (c.plan.route == RouteKind::ring && row_of(c.plan.transport).pushes()),
           "ag_gemm: got route {} with transport {}, expected mesh, or ring with push",
@@ -83,7 +85,8 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
   const auto taken = static_cast<int>(schedule::ceil_div(ctas, c.plan.relays() ? tile.per_sm : 1));
   require(
       left == 0 || taken + left <= calls.multiprocessors(),
-      "ag_gemm: {} CTAs leave no room for the copies' kernels, which need {} of {} multiprocessors",
+      "ag_gemm: {} CTAs leave no room for the copies' kernels, which need {} of {} multiprocessors"
+      ": use transport push or store over the mesh",
       ctas, left, calls.multiprocessors());
   require(
       left == 0 || plan::fits_beside_copies(tile),

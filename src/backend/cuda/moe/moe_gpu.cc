@@ -20,7 +20,7 @@ void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t co
   require(columns > 0 && columns % 8 == 0, "{}: columns: got {}, expected a multiple of 8", name,
           columns);
   require(with_element(dtype, [](auto) { return true; }),
-          "{}: dtype: got {}, expected a type of GPUs", name, name_of(dtype));
+          "{}: dtype: got {}, expected bf16 or fp16 on GPUs", name, name_of(dtype));
   for (const void* p : tensors) {
     require(p != nullptr || map.m == 0, "{}: map or rows: got null, expected GPU memory", name);
     require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
@@ -63,7 +63,7 @@ void load_with_shared(const void* kernel, int bytes) {
 void make_map(const MakeMap& call, cudaStream_t stream) {
   const schedule::MoeMap& map = call.map;
   require(map.here >= 1 && map.here <= kMostMoeExperts,
-          "make_map: experts here: got {}, expected 1 to {}", map.here, kMostMoeExperts);
+          "make_map: experts of this rank: got {}, expected 1 to {}", map.here, kMostMoeExperts);
   constexpr std::int64_t kMostIds = 0x7fffffff;
   require(map.experts <= kMostIds, "make_map: experts: got {}, expected at most {}", map.experts,
           kMostIds);

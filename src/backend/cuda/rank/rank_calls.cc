@@ -99,7 +99,10 @@ std::string_view CallName::of(std::uint32_t number) {
 }
 
 unsigned RankCalls::begin_call(const CallName& name, cudaStream_t stream) {
-  require(!failed_, "{}: an earlier call failed: make a new communicator", name.text);
+  require(!failed_,
+          "{}: an earlier call failed: make a new communicator (in Python: tilelace.leave on every "
+          "rank)",
+          name.text);
   const CallSlots::Place place = slots_.next(capture_of(stream));
   last_ = name.text;
   if (place.align)
@@ -169,7 +172,10 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
     control_.wait(stream, last_, timeout_s);
     control_.throw_if_failed(name());
     if (workspace_.failed())
-      raise(ErrorKind::system, "{}: a split-k partial timed out: make a new communicator", last_);
+      raise(ErrorKind::system,
+            "{}: a split-k partial timed out: make a new communicator (in Python: tilelace.leave "
+            "on every rank)",
+            last_);
   } catch (const Error&) {
     failed_ = true;
     throw;
