@@ -53,7 +53,7 @@ def _summed(reduce: fx.Node, ranks: int) -> _Summed | str:
         reshapes.append(product)
         product = product.args[0]
     if not is_product(product):
-        return "it does not come right after a product"
+        return "it does not follow a product"
     between += dict.fromkeys([*reshapes, product])
     if any(set(n.users) - {reduce, *between} for n in between):
         return "the product has other users"

@@ -229,7 +229,7 @@ def the_pass_fuses_other_dimensions(w):
     expect_fused(w, weight_after_it, (z,), [OPS.ag_gemm.default])
     expect_fused(w, reduces, (y,), [OPS.gemm_rs.default])
     expect_fused(w, both, (four,), [OPS.ag_gemm.default],
-                 ["reduce_scatter_tensor"], ["product of its own"])
+                 ["reduce_scatter_tensor"], ["does not follow a product"])
 
 
 

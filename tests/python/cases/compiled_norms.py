@@ -156,7 +156,7 @@ def what_is_no_such_norm_stays(w):
     for fn, why in ((no_weight, "no weight"), (wide_weight, "its norm has no weight"),
                     (two_sums, "no norm follows"), (root_is_wanted, "is not RMSNorm, or has other"),
                     (other_dimension, "is not RMSNorm"), (average, "it is not a sum"),
-                    (no_norm, "it does not come right after a product; no norm follows it")):
+                    (no_norm, "it does not follow a product; no norm follows it")):
         found, targets, lines, _results = graph_of(fn, x, residual, weight)
         assert found == 0 and OPS.all_reduce_norm.default not in targets, (fn.__name__, targets)
         assert len(lines) == 1 and why in lines[0], (fn.__name__, lines)
