@@ -22,7 +22,7 @@ from torch.distributed.tensor import Replicate, Shard
 from . import _fits, _versions
 from ._errors import usage
 from ._split_prompt import Split, decoders
-from .tensor_parallel import ColwiseParallel, RowwiseParallel, _Place, _place, _tell
+from .tensor_parallel import ColwiseParallel, RowwiseParallel, _Place, _place, _tell, _why_not_split
 
 __all__ = ["Calls", "calls", "disable", "enable"]
 
@@ -88,7 +88,7 @@ def _why_not(style: str, module: Any, args: tuple[Any, ...], place: _Place) -> s
 
 
 class _Known(NamedTuple):
-    """A "rowwise" layer without gradients: what its calls were found to be, and its tensors on this rank."""
+    """A layer without gradients: what its calls were found to be, and its tensors on this rank."""
 
     kind: type
     weight: Any
@@ -97,6 +97,12 @@ class _Known(NamedTuple):
     device: torch.device
     local: torch.Tensor
     added: torch.Tensor | None
+
+    @classmethod
+    def of(cls, module: Any, x: torch.Tensor) -> _Known:
+        weight, bias = module.weight, module.bias
+        return cls(type(module), weight, bias, x.dtype, x.device, weight.to_local(),
+                   None if bias is None else bias.to_local())
 
     def is_of(self, module: nn.Module, x: Any) -> bool:
         parameters = module._parameters
@@ -131,23 +137,50 @@ def _row_forward(module: Any, stock: Any, place: _Place) -> Any:
             known.clear()
             return _left("rowwise", module, why, stock(*args, **kwargs))
         _count("forward")
-        x, weight, bias = args[0], module.weight, module.bias
         if plain:
-            known[:] = [_Known(type(module), weight, bias, x.dtype, x.device, weight.to_local(),
-                               None if bias is None else bias.to_local())]
-        return ours._fused(x, layout, None, weight, bias, place, True)
+            known[:] = [_Known.of(module, args[0])]
+        return ours._fused(args[0], layout, None, module.weight, module.bias, place, True)
 
     return forward
 
 
-def _column_forward(module: nn.Module, stock: Any, place: _Place) -> Any:
-    """The forward of a "colwise" layer: ours where it has a backward of its input, and where it can."""
+def _is_local(style: Any) -> bool:
+    """Whether transformers' "colwise" style takes whole rows and leaves each rank its own columns."""
+    return (getattr(style, "input_layouts", None) == Replicate()
+            and getattr(style, "output_layouts", None) == Shard(-1)
+            and getattr(style, "use_local_output", False) is True)
+
+
+def _has_plain_columns(module: Any, place: _Place) -> bool:
+    return (type(module).forward is nn.Linear.forward and not getattr(module, _QUANTISED, False)
+            and not any(_why_not_split(p, place, Shard(0)) for p in (module.weight, module.bias)
+                        if p is not None))
+
+
+def _column_forward(module: Any, stock: Any, place: _Place, local: bool) -> Any:
+    """The forward of a "colwise" layer: ours where it has a backward of its input, and where it can.
+
+    Without gradients it is the product of what this rank has. transformers' own is, too, behind
+    checks that take longer than the product of a token.
+    """
     ours, layout = _OURS["colwise"]
+    known: list[_Known] = []
+
+    def alone(*args: Any, **kwargs: Any) -> Any:
+        plain = (local and len(args) == 1 and isinstance(args[0], torch.Tensor)
+                 and _is_plain_call(args[0], kwargs))
+        if plain and known and known[0].is_of(module, args[0]):
+            return nn.functional.linear(args[0], known[0].local, known[0].added)
+        result = stock(*args, **kwargs)
+        known[:] = [_Known.of(module, args[0])] if plain and _has_plain_columns(module, place) else []
+        return result
 
     @functools.wraps(stock)
     def forward(*args: Any, **kwargs: Any) -> Any:
-        if "colwise" not in _replaced or not torch.is_grad_enabled():
+        if "colwise" not in _replaced:
             return stock(*args, **kwargs)
+        if not torch.is_grad_enabled():
+            return alone(*args, **kwargs)
         why = _why_not("colwise", module, (*args, *kwargs), place)
         if why:
             return _left("colwise", module, why, stock(*args, **kwargs))
@@ -165,8 +198,9 @@ def _left(style: str, module: nn.Module, why: str, result: Any) -> Any:
     return result
 
 
-def _forward(style: str, module: nn.Module, stock: Any, place: _Place) -> Any:
-    forward = (_row_forward if style == "rowwise" else _column_forward)(module, stock, place)
+def _forward(style: str, module: nn.Module, stock: Any, place: _Place, local: bool) -> Any:
+    forward = (_row_forward(module, stock, place) if style == "rowwise"
+               else _column_forward(module, stock, place, local))
     forward.problem = lambda m: _OURS[style][0]._problem(module, place, m)  # for tilelace.tune
     return forward
 
@@ -202,7 +236,7 @@ def _in_place_of(style: str, stock: Any) -> Any:
             if isinstance(module, nn.Embedding):  # 5.17 has them under the same name
                 return module
             if mesh.ndim == 1:
-                module.forward = _forward(style, module, module.forward, _place(mesh))
+                module.forward = _forward(style, module, module.forward, _place(mesh), _is_local(self))
             else:
                 _tell(f"transformers: {style}: got a mesh of {mesh.ndim} dimensions, expected one: "
                       "left to transformers")

@@ -105,6 +105,33 @@ def text_is_one_ranks(w):
     tell(w, "Llama of random weights, generate", "2 gemm_ar a layer and forward", "fp32 text equal to one rank's")
 
 
+@case(2)
+def known_columns_are_one_product(w):
+    """From a layer's second call on, with the same bits; with other parameters transformers looks again."""
+    with models(w, config(attention_bias=True)) as made, torch.no_grad():
+        from transformers.distributed.tensor_parallel import ColwiseParallel
+
+        model, ids = made.load(), prompt()
+        column, stock, seen = model.model.layers[0].self_attn.q_proj, ColwiseParallel.transform_inputs_pre_forward, []
+
+        def looked(style, module, *rest):
+            seen.append(module)
+            return stock(style, module, *rest)
+
+        def looks():
+            seen.clear()
+            assert torch.equal(model(ids).logits, expected)
+            return any(module is column for module in seen)
+
+        with patch.object(ColwiseParallel, "transform_inputs_pre_forward", looked):
+            expected = model(ids).logits
+            assert any(module is column for module in seen) and not looks()
+            column.weight = torch.nn.Parameter(column.weight.detach(), requires_grad=False)
+            assert looks() and not looks()
+            column._hf_quantized_needs_local_tp = False  # transformers' mark, whatever it says
+            assert looks() and looks()
+
+
 def tell(w, what, fused, result):
     w.tell(stack="transformers", version=packages()[0].__version__, switch="tilelace.transformers.enable()",
            what=what, fused=fused, left=0, result=result)
