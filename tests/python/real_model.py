@@ -6,7 +6,7 @@
 wants tools/install_dependencies.sh models. Checks, per number of ranks: greedy text of three prompts, fp32,
 equals one rank's; fused calls two a layer and forward, none left to transformers; switched off, logits are
 those of a model that was loaded without, bit for bit; bf16 logits at most 1.1 times as far from one rank's
-as transformers' own. Tokens a second beside transformers' own are measured, not checked, and kept
+as transformers' own. Tokens a second of both types beside transformers' own are measured, not checked, and kept
 only where the cores were idle before: other work would decide. --lines: a JSON line each part, appended. Exit: 0 all right, 1 something was wrong.
 """
 import argparse
@@ -110,6 +110,19 @@ class Check:
         self.switch.disable()
         off, stock = self.logits(model), self.logits(self.load(self.torch.float32))
         assert all(map(self.torch.equal, off, stock))
+        return self.rates(model)
+
+    def rates(self, model):
+        """Tokens a second, ours and transformers' own, in turns."""
+        found = {True: [], False: []}
+        for _ in range(ROUNDS):
+            for on, rates in found.items():
+                (self.switch.enable if on else self.switch.disable)()
+                self.dist.barrier()
+                start = time.perf_counter()
+                self.text(model, self.inputs[0], TIMED)
+                rates.append(TIMED / (time.perf_counter() - start))
+        return statistics.median(found[True]), statistics.median(found[False])
 
     def bf16(self):
         """How much farther from one rank than transformers' own, and tokens a second of both."""
@@ -125,15 +138,7 @@ class Check:
 
         ratio = distance(ours) / distance(stock)
         assert ratio <= 1.1, ratio
-        rates = {True: [], False: []}
-        for _ in range(ROUNDS):
-            for on, found in rates.items():
-                (self.switch.enable if on else self.switch.disable)()
-                self.dist.barrier()
-                start = time.perf_counter()
-                self.text(model, self.inputs[0], TIMED)
-                found.append(TIMED / (time.perf_counter() - start))
-        return ratio, statistics.median(rates[True]), statistics.median(rates[False])
+        return ratio, *self.rates(model)
 
 
 def tell(check, lines, result, **more):
@@ -149,23 +154,33 @@ def run_rank(folder, lines, parts):
     idle = os.getloadavg()[0] < 2.5
     check = Check(folder)
     if "fp32" in parts:
-        check.fp32()
+        rate, stock = check.fp32()
         tell(check, lines, f"text of {len(PROMPTS)} prompts, {TOKENS} tokens each: equal to one rank's",
-             what="SmolLM2-135M, fp32")
+             what="SmolLM2-135M, fp32", speed=speed(rate, stock, idle))
+        if check.rank == 0:
+            print(f"{check.ranks} ranks: fp32 {told(rate, stock, idle)}", flush=True)
     if "bf16" in parts:
         run_bf16(check, lines, idle)
     check.dist.barrier()
     check.dist.destroy_process_group()
 
 
+def speed(rate, stock, idle):
+    return round(rate / stock, 2) if idle else None
+
+
+def told(rate, stock, idle):
+    return (f"{rate:.1f} tokens/s, transformers' own {stock:.1f}: {rate / stock:.2f}x"
+            + ("" if idle else " (the cores were busy: not kept)"))
+
+
 def run_bf16(check, lines, idle):
     ratio, rate, stock = check.bf16()
     tell(check, lines, f"logits {ratio:.2f} times as far from one rank's as stock's", what="SmolLM2-135M, bf16",
-         speed=round(rate / stock, 2) if idle else None)
+         speed=speed(rate, stock, idle))
     if check.rank == 0:
         print(f"{check.ranks} ranks: bf16 logits {ratio:.2f} times as far from one rank's as transformers' own; "
-              f"{rate:.1f} tokens/s, transformers' own {stock:.1f}: {rate / stock:.2f}x"
-              + ("" if idle else " (the cores were busy: not kept)"), flush=True)
+              f"{told(rate, stock, idle)}", flush=True)
 
 
 def main():
