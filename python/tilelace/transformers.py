@@ -180,7 +180,7 @@ def _column_forward(module: Any, stock: Any, place: _Place, local: bool) -> Any:
         if "colwise" not in _replaced:
             return stock(*args, **kwargs)
         if not torch.is_grad_enabled():
-            return alone(*args, **kwargs)
+            return (stock if torch.compiler.is_compiling() else alone)(*args, **kwargs)
         why = _why_not("colwise", module, (*args, *kwargs), place)
         if why:
             return _left("colwise", module, why, stock(*args, **kwargs))
