@@ -99,8 +99,8 @@ GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling) {
 
 GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
   const GroupedEntry entry = grouped_entry(g.dtype, g.gating != Gating::one, tiling);
-  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected bf16 or fp16 on GPUs",
-          name_of(g.dtype));
+  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected {} on GPUs",
+          name_of(g.dtype), names_of_gpu_dtypes());
   return entry;
 }
 

@@ -19,8 +19,8 @@ void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t co
                   std::initializer_list<const void*> tensors) {
   require(columns > 0 && columns % 8 == 0, "{}: columns: got {}, expected a multiple of 8", name,
           columns);
-  require(with_element(dtype, [](auto) { return true; }),
-          "{}: dtype: got {}, expected bf16 or fp16 on GPUs", name, name_of(dtype));
+  require(with_element(dtype, [](auto) { return true; }), "{}: dtype: got {}, expected {} on GPUs",
+          name, name_of(dtype), names_of_gpu_dtypes());
   for (const void* p : tensors) {
     require(p != nullptr || map.m == 0, "{}: map or rows: got null, expected GPU memory", name);
     require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
