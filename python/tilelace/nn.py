@@ -146,8 +146,9 @@ class QKVParallelLinear(ColumnParallelLinear):
 
     def sharded_state_dict(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Not there: Megatron has another order of q, k and v. Errors: usage."""
-        raise usage("QKVParallelLinear: sharded_state_dict is not supported: Megatron's linear_qkv "
-                    "has q, k and v of a group of heads together: use ColumnParallelLinear there")
+        raise usage("QKVParallelLinear: sharded_state_dict is not supported: its rows are all q, then all k "
+                    "and v, where Megatron's linear_qkv goes by group of heads: use "
+                    "ColumnParallelLinear for linear_qkv")
 
 
 class RowParallelLinear(ParallelLinear):

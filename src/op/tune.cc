@@ -155,8 +155,9 @@ TuneResult tune_experts(Communicator& c, const MoeLayer& layer, std::span<const 
   return tuned(impl, [&](TuneResult& result) {
     agree(impl, options, [&] {
       check_experts(layer, sizes);
-      return fmt::format("\n{}, inner {}, here {}, of {} tokens", op::words_of(layer, layer.m),
-                         layer.inner, op::experts_here(layer), fmt::join(sizes, ", "));
+      return fmt::format("\n{}, inner {}, {} experts on this rank, {} tokens",
+                         op::words_of(layer, layer.m), layer.inner, op::experts_here(layer),
+                         fmt::join(sizes, ", "));
     });
     std::vector<op::AskedTiles> all;
     for (const std::int64_t m : std::set(sizes.begin(), sizes.end()))

@@ -17,8 +17,8 @@ using schedule::Index;
 
 Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
   require(!o.straddle.value_or(false),
-          "{}: straddle on GPUs: got 1 for {} {}, expected a fused plan", name_of(p.op),
-          name_of(path_of(way)), name_of(transport_of(way)));
+          "{}: straddle on GPUs: got 1 with path {} and transport {}: only fused plans straddle",
+          name_of(p.op), name_of(path_of(way)), name_of(transport_of(way)));
   std::vector<KernelWay> all;
   for (HandedPartialsWay& c : gemm_hand_candidates(p, way, gemm_machine(machine))) {
     if (!wanted(c.gemm.tile, o)) continue;

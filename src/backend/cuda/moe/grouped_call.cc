@@ -36,8 +36,8 @@ void check_call(const GroupedGemm& g) {
           "most 2^31 - 1",
           g.rows, g.n, g.k);
   require(g.activation != Activation::swiglu && (!gated || g.activation == Activation::none),
-          "grouped_gemm: activation: got {}, expected none if gated, else any but swiglu",
-          name_of(g.activation));
+          "grouped_gemm: activation: got {}, expected {}", name_of(g.activation),
+          gated ? "none, as the gating has one" : "any but swiglu, which is a gating");
   if (g.rows == 0) return;
   require_address(g.x, "x");
   require_address(g.weight, "weight");
