@@ -112,9 +112,12 @@ class _Known(NamedTuple):
                 and x.dim() > 1)
 
 
-def _is_plain_call(x: Any, kwargs: Any) -> bool:
-    """Whether nothing but the product is asked for: no gradient, no cast, no graph."""
-    return not (kwargs or torch.is_grad_enabled() or torch.compiler.is_compiling()
+def _is_plain_call(args: Any, kwargs: Any) -> bool:
+    """Whether nothing but the product of one tensor is asked for: no gradient, no cast, no graph."""
+    if kwargs or len(args) != 1 or not isinstance(args[0], torch.Tensor):
+        return False
+    x = args[0]
+    return not (torch.is_grad_enabled() or torch.compiler.is_compiling()
                 or torch.is_autocast_enabled(x.device.type)
                 or (x.is_cuda and torch.cuda.is_current_stream_capturing()))
 
@@ -128,7 +131,7 @@ def _row_forward(module: Any, stock: Any, place: _Place) -> Any:
     def forward(*args: Any, **kwargs: Any) -> Any:
         if "rowwise" not in _replaced:
             return stock(*args, **kwargs)
-        plain = len(args) == 1 and isinstance(args[0], torch.Tensor) and _is_plain_call(args[0], kwargs)
+        plain = _is_plain_call(args, kwargs)
         if plain and known and known[0].is_of(module, args[0]):
             _counts["forward"] += 1
             return ours._summed(args[0], known[0].local, known[0].added, place)
@@ -151,10 +154,14 @@ def _is_local(style: Any) -> bool:
             and getattr(style, "use_local_output", False) is True)
 
 
+def _is_plain_linear(module: nn.Module) -> bool:
+    """Whether its forward is nn.Linear's, of weights that are not quantised."""
+    return type(module).forward is nn.Linear.forward and not getattr(module, _QUANTISED, False)
+
+
 def _has_plain_columns(module: Any, place: _Place) -> bool:
-    return (type(module).forward is nn.Linear.forward and not getattr(module, _QUANTISED, False)
-            and not any(_why_not_split(p, place, Shard(0)) for p in (module.weight, module.bias)
-                        if p is not None))
+    parameters = (p for p in (module.weight, module.bias) if p is not None)
+    return _is_plain_linear(module) and not any(_why_not_split(p, place, Shard(0)) for p in parameters)
 
 
 def _column_forward(module: Any, stock: Any, place: _Place, local: bool) -> Any:
@@ -167,8 +174,7 @@ def _column_forward(module: Any, stock: Any, place: _Place, local: bool) -> Any:
     known: list[_Known] = []
 
     def alone(*args: Any, **kwargs: Any) -> Any:
-        plain = (local and len(args) == 1 and isinstance(args[0], torch.Tensor)
-                 and _is_plain_call(args[0], kwargs))
+        plain = local and _is_plain_call(args, kwargs)
         if plain and known and known[0].is_of(module, args[0]):
             return nn.functional.linear(args[0], known[0].local, known[0].added)
         result = stock(*args, **kwargs)
@@ -207,8 +213,7 @@ def _forward(style: str, module: nn.Module, stock: Any, place: _Place, local: bo
 
 def _is_ours(module: nn.Linear) -> bool:
     """Whether it is as transformers made it, and no hook looks at its calls."""
-    return (type(module).forward is nn.Linear.forward and hasattr(module.forward, "problem")
-            and not getattr(module, _QUANTISED, False)
+    return (_is_plain_linear(module) and hasattr(module.forward, "problem")
             and not (module._forward_hooks or module._forward_pre_hooks))
 
 
