@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from . import _fits, collectives, ops
+from . import _fits, _rotary, collectives, ops
 from ._collective_shapes import part_of
+from ._errors import usage
 from ._tuning import Problem
 
 # Layers whose code is known: attention asks its input for the shape and gives it to q, k and v alone.
@@ -202,13 +204,15 @@ class Split:
                 return stock(hidden_states, *args, **kwargs)
             # As one weight: a product of few columns alone leaves most of a GPU idle.
             weights, biases = _operands(linears)
-            whole, (y,) = self._gather(hidden_states, [torch.cat(weights)],
-                                       None if biases is None else [torch.cat(biases)], return_gathered=True)
-            self.whole = whole.view(*self.shape, whole.shape[-1])
+            _, (y,) = self._gather(hidden_states, [torch.cat(weights)],
+                                   None if biases is None else [torch.cat(biases)])
+            # Its shape is all that is read.
+            self.whole = hidden_states.new_full((), torch.nan).expand(*self.shape, hidden_states.shape[-1])
             parts = y.view(*self.shape, y.shape[-1]).split([w.shape[0] for w in weights], -1)
             self.parts = dict(zip("qkv", parts))
             try:
-                return stock(self.whole, *args, **kwargs)
+                with _rotation(attention):
+                    return stock(self.whole, *args, **kwargs)
             finally:
                 self.parts, self.whole = {}, None
 
@@ -223,8 +227,11 @@ class Split:
 
         @functools.wraps(stock)
         def forward(x: Tensor) -> Tensor:
-            if self.shape is None or x is not self.whole:
+            if self.shape is None:
                 return stock(x)
+            if x is not self.whole:
+                raise usage("tilelace.transformers: got attention whose input is changed before its products, "
+                            "expected the one that is tested: tilelace.transformers.enable(split_tokens=0)")
             return self.parts[which]
 
         linear.forward = forward
@@ -266,6 +273,13 @@ class Split:
         n = [shape[0] for shape in shapes]
         return self.place.name, Problem(op, m, n if swiglu else sum(n), shapes[0][1],
                                         linears[0].weight.dtype, swiglu)
+
+
+def _rotation(attention: Any) -> AbstractContextManager[None]:
+    """q and k are rotated in place, where nobody else may have kept them."""
+    if torch.compiler.is_compiling() or any(m._forward_hooks for m in attention.children()):
+        return nullcontext()
+    return _rotary.here(type(attention).__module__)
 
 
 def _asks_for_more(config: Any, given: dict[str, Any]) -> bool:

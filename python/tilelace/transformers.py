@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 
-from . import _fits, _versions
+from . import _fits, _rotary, _versions
 from ._errors import usage
 from ._split_prompt import Split, decoders
 from .tensor_parallel import ColwiseParallel, RowwiseParallel, _Place, _place, _tell, _why_not_split
@@ -303,6 +303,7 @@ def disable() -> None:
     Local: on every rank, between the same calls. Errors: none.
     """
     _split["tokens"] = 0
+    _rotary.restore()
     if _replaced:
         together = _replaced.pop(_TOGETHER, None)
         if together is not None:

@@ -9,8 +9,9 @@ import tilelace
 import tilelace.transformers as switch
 import torch
 import torch.distributed as dist
-from tilelace import _tuning, _versions
+from tilelace import _rotary, _tuning, _versions
 
+from . import rotary
 from .symm_mem_switch import told
 from .world import case, expect_raises
 
@@ -171,6 +172,46 @@ def long_prompts_are_split(w):
             assert not lines, lines
     tell(w, "Llama and Qwen3, prompts split by tokens", "2 ag_gemm and 2 gemm_rs a layer",
          "fp32 text equal to one rank's")
+
+
+@case(2)
+def a_split_prompt_rotates_in_place(w):
+    """By Triton's interpreter."""
+    turned, stock_rotate = [], _rotary.rotate
+
+    def rotate(x, cos, sin):
+        turned.append(x.shape)
+        stock_rotate(x, cos, sin)
+
+    wanted = config(num_attention_heads=6, num_key_value_heads=2, head_dim=16)
+    with (models(w, wanted) as made, told() as lines, torch.no_grad(), rotary.kernel_for(w),
+          patch.object(_rotary, "_DEVICES", {"cpu"}), patch.object(_rotary, "rotate", rotate),
+          patch.object(_rotary, "_compiled", set())):
+        from transformers.models.llama import modeling_llama as modeling
+
+        model, ids = made.load(), prompt()
+        stock = modeling.apply_rotary_pos_emb
+        switch.enable(split_tokens=10)
+        expected = made.one(ids).logits
+        for calls in (2 * LAYERS + 2, 2 * LAYERS):  # a first one of nothing, for q and k
+            turned.clear()
+            torch.testing.assert_close(model(ids).logits, expected, rtol=1e-5, atol=1e-5)
+            assert len(turned) == calls, (turned, lines)
+        turned.clear()
+        torch.testing.assert_close(made.one(ids).logits, expected)
+        model(ids[:, :2])
+        hook = model.model.layers[0].self_attn.v_proj.register_forward_hook(lambda m, x, y: None)
+        model(ids)
+        hook.remove()
+        assert not turned and not lines, (turned, lines)
+        with (patch.object(_rotary, "rotate", side_effect=ImportError("no Triton")),
+              patch.object(_rotary, "_compiled", set()), patch.object(_rotary, "_broken", [])):
+            for _ in range(2):
+                torch.testing.assert_close(model(ids).logits, expected, rtol=1e-5, atol=1e-5)
+        assert len(lines) == 1 and "ImportError: no Triton, expected Triton and a C compiler" in lines[0], lines
+        assert modeling.apply_rotary_pos_emb is not stock
+        switch.disable()
+        assert modeling.apply_rotary_pos_emb is stock
 
 
 @case(2)

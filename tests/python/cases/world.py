@@ -5,7 +5,7 @@ import torch.distributed as dist
 
 MODULES = ("ops", "residuals", "chosen_plans", "memory", "pool_functions", "pools", "grads", "groups", "opchecks", "compiled",
            "compiled_calls", "compiled_left", "compiled_norms", "compiled_plans", "compiled_sizes",
-           "compat", "symm_mem_switch", "hugging_face", "fits", "collectives", "norms", "moe", "moe_gpu", "overrides", "layers", "layers_more", "megatron", "megatron_core", "styles",
+           "compat", "symm_mem_switch", "hugging_face", "rotary", "fits", "collectives", "norms", "moe", "moe_gpu", "overrides", "layers", "layers_more", "megatron", "megatron_core", "styles",
            "kinds", "second", "ordinary", "wrong", "gpu", "gpu_wrong", "tuned")
 CASES = {}
 BOTH = ("cpu", "cuda")
