@@ -88,6 +88,7 @@ OWN = [
     ("dtype", "src/backend/cuda/device/row_norm.h", ALL, "the elements of its kernels"),
     ("dtype", "include/tilelace/half.h", ALL, "how the host converts"),
     ("dtype", "src/core/half.h", ALL, "how the host reads and writes an element"),
+    ("dtype", "python/tilelace/_rotary_kernel.py", ALL, "the type in which it adds, of elements of any"),
     ("dtype", "src/backend/cuda/collectives/exchange_kernels.h", ALL, "which kernel adds up elements of collectives"),
     ("dtype", "src/backend/cpu/item_sums.cc", ALL, "how the host adds elements of collectives"),
     ("dtype", "src/backend/cpu/gemm/convert.cc", ALL, "how the host converts rows"),
