@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What calls on GPUs are compared with: cuBLASLt's fastest algorithm, then NCCL's collective on
-// each kind of NCCL's buffers; and a GEMM that runs beside copies without waiting for them.
+// Baselines for calls on GPUs: cuBLASLt's fastest GEMM and NCCL's collective, one after the other,
+// for each kind of NCCL buffer; and a GEMM that runs beside copies without waiting for them.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,10 +16,10 @@ namespace tilelace::cli {
 /// One baseline, ready to be timed.
 struct Peer {
   std::string name;
-  std::optional<Way> way;  ///< the way of a row that this baseline times, if any
+  std::optional<Way> way;  ///< the entry of Row::us that this baseline times, if any
   GpuCall call;
-  /// Clears its memory, makes a call and copies the results into the tensors, to be compared.
-  /// Empty: results are not compared.
+  /// Clears the baseline's old results, makes one call and copies its results into the row's
+  /// tensors, where they are checked. Empty: the results are not checked.
   std::function<void()> deliver = {};
 };
 
@@ -32,9 +32,9 @@ class Baselines {
   Baselines& operator=(const Baselines&) = delete;
   ~Baselines();
 
-  /// Collective. The baselines that this row has, on copies of its operands. They are valid until
-  /// the next call, while the tensors live. For an MLP the result of its second product is
-  /// delivered.
+  /// Collective. The baselines of a row (a job at one size), on copies of the row's operands. They
+  /// are valid until the next call of peers() and while the tensors live. For an MLP, `deliver`
+  /// copies the result of the second product.
   std::vector<Peer> peers(const Job& job, CallTensors& tensors, const RankWeights& weights);
   std::vector<Peer> peers(const Job& mlp, CallTensors& first, const RankWeights& first_weights,
                           CallTensors& then, const RankWeights& then_weights);

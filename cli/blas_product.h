@@ -28,14 +28,14 @@ struct BaselineContext {
 };
 
 /// A GEMM by cuBLASLt, with all weights as one matrix, and its collective by NCCL. Rows are dense;
-/// if they are split over the ranks, they are padded to a multiple of the ranks.
+/// if rows are split over the ranks, all shards are padded to the same number of rows.
 class BlasProduct {
  public:
   BlasProduct(BaselineContext& context, const model::LayerGemm& gemm, std::int64_t m);
 
-  /// Copies the weights, and the GEMM's operand unless it is null.
+  /// Copies the weights, and `operand`, the GEMM's input, unless it is null.
   void lay(const RankWeights& weights, const TensorView* operand);
-  /// Collective. Searches cuBLASLt's fastest algorithm; the operands must be in place.
+  /// Collective. Finds cuBLASLt's fastest algorithm by timing; the operands must be in place.
   void find_algorithm();
   void multiply(cuda::NcclBuffer kind, int i) { multiply(kind, i, algorithm_); }
   void collect(cuda::NcclBuffer kind, int i);
@@ -53,7 +53,7 @@ class BlasProduct {
   [[nodiscard]] std::byte* own_shard(cuda::NcclBuffer kind, int i) const {
     return moved(kind, i) + static_cast<std::size_t>(context_.member.rank()) * shard_bytes();
   }
-  /// The buffer that is not communicated: ag_gemm's result, the operand of other ops.
+  /// The buffer that is not communicated: ag_gemm's result, or the operand of the other ops.
   [[nodiscard]] std::byte* kept(int i) const {
     return static_cast<std::byte*>(kept_->data()) + kept_turns_.at(i);
   }
@@ -63,8 +63,8 @@ class BlasProduct {
   [[nodiscard]] std::size_t bytes_of(std::int64_t rows, std::int64_t cols) const {
     return static_cast<std::size_t>(rows * cols) * size_of(problem_.dtype);
   }
-  /// The buffer that NCCL reads: the gathered operand or partial sums. Results lie behind all its
-  /// copies.
+  /// The buffer that NCCL reads: the gathered operand or the partial sums. The collective's results
+  /// lie behind all copies of this buffer.
   [[nodiscard]] std::byte* moved(cuda::NcclBuffer kind, int i) const {
     return moved_[index_of(kind)] + moved_turns_.at(i);
   }

@@ -4,7 +4,7 @@
 
 namespace tilelace::cli {
 
-/// The first twelve digits of its hash; "unknown" if the build had no git.
+/// The first twelve digits of the commit's hash; "unknown" if the build had no git.
 const char* built_commit();
 
 }  // namespace tilelace::cli

@@ -18,9 +18,9 @@ namespace tilelace::cli {
 
 class Report {
  public:
-  /// Writes for the user: lines as wide as the terminal, with names.
+  /// A report for the user: lines fit the terminal, and private names stay.
   Report() = default;
-  /// Writes for strangers: unbroken lines without these names.
+  /// A report for strangers: lines are not broken, and these names are replaced.
   explicit Report(PrivateNames names) : names_(std::move(names)) {}
   [[nodiscard]] bool for_strangers() const { return names_.has_value(); }
 
@@ -82,8 +82,8 @@ class Library {
   void* handle_ = nullptr;
 };
 
-/// Reports on the version and the build, the system, and variables that change what this program
-/// does.
+/// These report on the version and the build, on the system, and on environment variables that
+/// change what this program does.
 void report_build(Report& report);
 void report_host(Report& report);
 void report_environment(Report& report);
@@ -93,7 +93,7 @@ void report_links(Report& report);
 /// doctor_gpus_cuda.cc.
 void report_devices(Report& report);
 
-/// A machine file's numbers, their sources, and options for `simulate` that play this machine.
+/// The numbers of a machine file, their sources, and the --tp option to pass to `simulate`.
 struct MeasuredMachine {
   sim::MachineModel machine;
   Sources sources;
@@ -102,8 +102,8 @@ struct MeasuredMachine {
 
 /// Times cores, copies and flags of this machine; takes about two seconds.
 MeasuredMachine measure_cpu_ranks();
-/// Times GEMMs, copies and links of all GPUs of this machine; takes about half a minute, and ends
-/// the process after one minute. Numbers that are not measured stay as in `known`. Errors: usage (a
+/// Times GEMMs, copies and links of all GPUs of this machine. Takes about half a minute; after one
+/// minute the process exits. Numbers that are not measured stay as in `known`. Errors: usage (a
 /// build without CUDA, or no GPU that the build has kernels for), system.
 MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known);
 
@@ -113,7 +113,7 @@ struct MeasureRequest {
   std::string compare;  ///< the machine to compare with; empty: none
 };
 
-/// Measures and writes a machine file. Errors: usage, also when the file cannot be written; system.
+/// Measures and writes a machine file. Errors: usage (also a file that cannot be written), system.
 void measure_machine(const MeasureRequest&);
 
 }  // namespace tilelace::cli

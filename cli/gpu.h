@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command asks about GPUs. A build without CUDA finds none.
+// Facts about GPUs and work on GPUs. In a build without CUDA all functions throw usage errors.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -15,16 +15,16 @@ struct GpuRank {
   /// Collective.
   GpuRank(const Workload& work, Communicator& member, const Send& send);
 
-  /// Collective. The fastest plan of candidates_of that this build has kernels for; none if there
-  /// are no candidates. `call` makes the i-th call of a graph with a plan. `took` receives the
-  /// candidates' times.
+  /// Collective. The fastest plan of candidates_of that this build has kernels for; none if
+  /// candidates_of is empty. call(i, plan) makes the i-th call of a graph by `plan`. `took` gets
+  /// the candidates' times.
   std::optional<Plan> fastest(const Job& job, std::int64_t m,
                               const std::function<void(int, const Plan&)>& call,
                               std::vector<CallTime>& took);
-  /// Collective. When plans are tuned, unless forced, requires that no other process uses a rank's
-  /// GPU and that heat does not slow it down. Error, on every rank: system.
+  /// Collective. If the work tunes plans without `force`: checks that no other process uses a
+  /// rank's GPU and that neither heat nor a fault slows a GPU down. Error, on every rank: system.
   void require_quiet();
-  /// Collective. As many samples of each call as the workload asks for.
+  /// Collective. Takes as many samples of each call as the workload asks for.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls);
 
   const Workload& work;

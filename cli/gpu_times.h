@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times calls of GPU ranks. A sample is one replay of a graph of calls, right after warm-up replays
-// of the same graph, on all ranks at once; its time is the slowest rank's.
+// Times calls of GPU ranks. A sample replays a graph of calls on all ranks at once, right after
+// warm-up replays of the same graph. The sample's value is the time per call on the slowest rank.
 #pragma once
 #include <cstddef>
 #include <functional>

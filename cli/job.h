@@ -24,7 +24,7 @@ struct Job {
   /// every rank has in full.
   std::optional<model::LayerGemm> then = {};
   /// If --plan was given several times: the job's own options, which replace the workload's.
-  /// `given`: their text.
+  /// `given`: the values of these options as text.
   std::optional<PlanOptions> options = {};
   std::string given = {};
 };
@@ -45,13 +45,13 @@ struct Workload {
   /// GPUs: how many plans of each kind are timed, the best predicted first. If 0 and `kinds` is
   /// empty, only the planner's choice is timed.
   int candidates = 0;
-  std::vector<std::string> kinds;      ///< kinds of plans to time; empty: all
+  std::vector<std::string> kinds;      ///< kinds to time; empty: all that the planner may choose
   std::vector<std::string> baselines;  ///< GPUs: the baselines to time (baselines.h)
   bool several_layers = false;
   /// GPUs: only candidates are timed, and only the fastest is checked.
   bool tunes = false;
-  /// GPUs: only `fused` and baselines that do the whole call, product and collective, are timed;
-  /// without the check with integers. Ranks prepare only for them, separately for each m.
+  /// GPUs: times only `fused` and baselines that do the whole call (product and collective), and
+  /// skips the check with integers. Ranks prepare for `fused` alone, one m at a time.
   bool brief = false;
   bool force = false;      ///< `tunes` also on GPUs that are throttled or shared
   double budget_s = 0;     ///< rows that would start later are left out; 0: no limit
@@ -75,10 +75,10 @@ const Job& job_of(const Workload& work, int row);
 std::int64_t m_of(const Workload& work, int row);
 
 Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
-/// The options that apply to this job, so that one list of options serves several ops: only gemm_ar
-/// has blocks, only sums have partials. check_workload refuses options that apply to no job.
+/// The options that apply to this job, so that one list suits several ops: only gemm_ar has blocks,
+/// only gemm_rs and gemm_ar have partials. check_workload refuses options that apply to no job.
 PlanOptions options_for(const PlanOptions& options, const Job& job);
-/// Options for another path. CPU ranks: with the same tile and type of partials; the planner
+/// Options for another path. For CPU ranks they keep the tile and the type of partials; the planner
 /// chooses the rest.
 PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
 
@@ -88,9 +88,9 @@ std::vector<Path> baseline_paths(Device device, Op op);
 /// the unfused plan. A brief workload has only the first.
 std::vector<PlanOptions> ways_of(const Workload& work, const Job& job);
 
-/// The plans among which `fused` is the fastest: the planner's choice, then the best predicted of
-/// each kind; or only the plan that was given. Empty if the workload asks for no candidates.
-/// Errors: usage (an unknown kind, a plan without a tile).
+/// The plans of which the fastest becomes `fused`: the planner's choice, then plans with the best
+/// predictions, overall and of each kind; or only the plan that was given. Empty if the workload
+/// asks for no candidates. Errors: usage (an unknown kind, a plan without a tile).
 std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
                                          const Machine& machine);
 /// Parses a list of cublas (always timed), nccl, nccl_registered, nccl_window and beside. Errors:
@@ -100,9 +100,9 @@ std::vector<std::string> parse_baselines(std::string_view text);
 /// product. Errors: usage (an unknown word).
 std::vector<std::string> parse_buffers(std::string_view text);
 
-/// Applies every --plan, once the workload's jobs and device are known. A single one is for all
-/// jobs; of several, each makes a row of each job. On GPU ranks a single one may also be a printed
-/// plan. Errors: usage.
+/// Applies the --plan options; the workload's jobs and device must be set. A single --plan is for
+/// all jobs; several make one copy of each job per --plan. On GPU ranks a single --plan may also be
+/// a printed plan. Errors: usage.
 void take_plans(const std::vector<std::string>& plans, Workload& work);
 
 /// The machine that a group with these options would plan for, without making the group. `gpus`:

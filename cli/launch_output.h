@@ -9,14 +9,14 @@
 
 namespace tilelace::cli {
 
-/// Prints the ranks' output by whole lines, each after its rank: "[2] text".
+/// Prints the ranks' output in whole lines, each prefixed with its rank: "[2] text".
 class TaggedOutput {
  public:
-  /// The write end of a pipe whose lines appear on descriptor `to` (1 or 2).
+  /// Makes a pipe, returns its write end. Lines written there appear on descriptor `to` (1 or 2).
   comm::UniqueFd add(int rank, int to);
-  /// Prints output that arrives within `wait_ms`. Throws Interrupted if nobody reads it any more.
+  /// Prints output that arrives within `wait_ms`. Throws Interrupted if the output has no reader.
   void print(int wait_ms);
-  /// Prints the rest, with unfinished lines, and closes the pipes.
+  /// Prints what the pipes still hold, unfinished lines too, and closes the pipes.
   void finish();
 
  private:

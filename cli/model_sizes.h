@@ -8,7 +8,7 @@
 
 namespace tilelace::cli {
 
-/// Whether --model has sizes (KEY=VALUE), not a name, a file or a folder.
+/// Whether the value of --model is a list of sizes (KEY=VALUE), not a name, a file or a folder.
 bool are_model_sizes(const std::string& model);
 
 /// The config for

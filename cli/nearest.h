@@ -8,8 +8,8 @@
 
 namespace tilelace::cli {
 
-/// The word that is the fewest changes of letters away (insert, delete, replace, swap neighbours);
-/// none if that is more than one change in three letters.
+/// The entry of `words` with the fewest edits to `word` (insert, delete or replace a letter, swap
+/// neighbours); none if more than one edit per three letters is needed (one is always allowed).
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& words);
 
 }  // namespace tilelace::cli

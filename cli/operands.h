@@ -16,8 +16,8 @@ namespace tilelace::cli {
 /// The rows [begin, end) of m that belong to this rank: split evenly, remainder on the first ranks.
 model::Slice row_shard(std::int64_t m, int ranks, int rank);
 
-/// Copies of a tensor that calls on a GPU use in turn. There are enough of them not to fit L2
-/// together.
+/// Copies of a tensor that calls on a GPU use in turn: so many that L2 cannot hold all of them, but
+/// at most one per call of a graph.
 struct Turns {
   Turns() = default;
   explicit Turns(std::size_t bytes);
@@ -29,14 +29,14 @@ struct Turns {
   int count = 1;
 };
 
-/// The weights of one job: the model's, or small integers, whose results must be exact.
+/// The weights of one job: the model's, or small integers, with which results must be exact.
 struct RankWeights {
   std::vector<model::Matrix> weights, biases;
   std::vector<TensorView> weight_views, bias_views;
   std::vector<DeviceBuffer> copies;            ///< on the GPU: first weights, then biases
   std::vector<std::vector<TensorView>> turns;  ///< on the GPU: weight_views of each turn
 };
-/// Where a rank on a GPU keeps its tensors. A null pointer stands for host memory.
+/// Where a rank on a GPU keeps its tensors. A null GpuPlace pointer means host memory.
 struct GpuPlace {
   Communicator* member = nullptr;
   void* stream = nullptr;
@@ -47,7 +47,7 @@ void move_to_gpu(RankWeights& weights, const GpuPlace& place);
 RankWeights model_weights(const Workload& work, const Job& job, int rank);
 RankWeights integer_weights(const Workload& work, const Job& job, int rank);
 
-/// What must be prepared for all calls of a job, also those of candidates, with these values of m.
+/// What must be prepared for all calls of a job, candidates included, with these values of m.
 /// `plain`: without bias and activation.
 std::vector<Preparation> preparations(const Workload& work, const Job& job,
                                       const RankWeights& weights, const Machine& machine,
@@ -55,9 +55,9 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
 
 /// A value of the integer weights: -1, 0 or 1, depending on its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);
-constexpr std::int64_t kMostTerms = 32;  ///< terms of a row in one part
-/// The non-zero columns of row `row` of the unsharded operand, in part `part` of `parts` equal
-/// parts. They are few enough that sums over all parts are exact in the type.
+constexpr std::int64_t kMostTerms = 32;  ///< limit on the non-zero elements of a row in one part
+/// A non-zero element of a row of the unsharded operand. integer_row lists those of part `part` of
+/// integer_parts() equal parts: so few that sums over all parts are exact in the type.
 struct Term {
   std::int64_t col = 0;
   int sign = 1;
@@ -74,8 +74,8 @@ class GuardedMatrix {
   GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, const GpuPlace* place = nullptr,
                 bool reachable = false);
   [[nodiscard]] const TensorView& view() const { return view_; }
-  /// The tensor for the i-th call: on a GPU, the copy of its turn. All other members use the first
-  /// copy.
+  /// The tensor for the i-th call: on a GPU, that call's copy (Turns). All other members use the
+  /// first copy.
   [[nodiscard]] TensorView call_view(int i = 0) const;
   /// Fills the whole matrix, with its guards, with NaNs.
   void poison();
@@ -97,7 +97,7 @@ class GuardedMatrix {
 /// The tensors that one rank passes to calls of one size.
 class CallTensors {
  public:
-  /// `place` must outlive it.
+  /// `place` must outlive this object.
   CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m,
               const GpuPlace* place = nullptr);
 
@@ -127,7 +127,7 @@ class CallTensors {
   [[nodiscard]] TensorView operand() const {
     return gathers() ? gathered_.call_view(turn_) : call_input_;
   }
-  /// The result of the GEMM alone: for sums, the rank's partial.
+  /// The result of the GEMM alone: for gemm_rs and gemm_ar, the rank's partial.
   [[nodiscard]] TensorView product() const {
     return gathers() ? out_views_[0] : partial_.call_view(turn_);
   }
@@ -147,7 +147,7 @@ class CallTensors {
 
   const model::LayerGemm& gemm_;
   std::int64_t m_;
-  model::Slice rows_, cols_, out_rows_;  ///< of the unsharded operand (rows, columns) and result
+  model::Slice rows_, cols_, out_rows_;  ///< of the unsharded operand; out_rows_: of the result
   std::uint64_t key_;
   const GpuPlace* place_;
   model::Matrix input_;

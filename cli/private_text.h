@@ -6,20 +6,20 @@
 
 namespace tilelace::cli {
 
-/// What names this machine and its user. Empty names are not looked for.
+/// The names of this machine and its user. Empty names are not looked for.
 struct PrivateNames {
-  std::string home;  ///< the user's folder
+  std::string home;  ///< the user's home folder
   std::string host;
   std::string user;
 };
 
 PrivateNames private_names();
 
-/// The text with ~ for the user's folder and for any folder in /home.
+/// The text with ~ in place of the user's home folder and of any folder in /home.
 std::string without_homes(std::string_view text, const PrivateNames& names);
-/// The value of an environment variable for strangers. HOST, USER, ADDRESS and ~ replace the names
-/// of the machine and the user, IP addresses and users' folders. "(not shown)" if the variable's
-/// name says that its value is a secret.
+/// The value of an environment variable, for strangers: HOST replaces the machine's name, USER the
+/// user's, ADDRESS an IP address, and ~ a home folder. "(not shown)" if the variable's name says
+/// that the value is a secret.
 std::string shown_value(std::string_view variable, std::string_view value,
                         const PrivateNames& names);
 

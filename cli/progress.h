@@ -21,7 +21,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void set(std::int64_t done, std::string label);
-  /// For a total that becomes known only later.
+  /// The same, if the total becomes known only now.
   void set(std::int64_t done, std::int64_t total, std::string label);
   /// Redraws the bar at most ten times a second, beginning after the first second.
   void draw();

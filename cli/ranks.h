@@ -15,19 +15,19 @@ struct RanksOptions {
   CommunicatorOptions group;
 };
 
-/// Sends a message to the starter of the ranks. An empty message only says that the rank is alive.
+/// Sends a message to the caller of run_ranks. An empty message only says that the rank is alive.
 using Send = std::function<void(const std::string&)>;
 using RankWork = std::function<void(Communicator&, const Send&)>;
 
-/// What the starter does meanwhile. Both functions run on the starter's thread.
+/// What run_ranks calls while ranks run, on the thread that called run_ranks.
 struct Listener {
   std::function<void(int rank, const std::string& message)> on_message;
   std::function<void()> on_idle;  ///< called a few times per second
 };
 
 /// Returns when every rank is done. With processes it must be called before any thread exists; when
-/// it returns or throws, no child is left, not even a stopped one. Errors: the error of the first
-/// failing rank; peer, if a child dies; timeout, if no remaining rank makes progress.
+/// it returns or throws, no child is left, not even a stopped one. Errors: the likely cause of
+/// all ranks' errors; system, if a child dies; timeout, if ranks stall (threads: process exits).
 void run_ranks(const RanksOptions&, const RankWork&, const Listener&);
 
 }  // namespace tilelace::cli

@@ -11,8 +11,8 @@ namespace tilelace::cli {
 
 enum class MessageKind : char { data = 'm', failed = 'f', done = 'd' };
 
-/// How long a rank may be silent before it counts as stalled. The group's timeout limits its waits;
-/// this limits its computing.
+/// How long all ranks may be silent before they count as stalled. The group's timeout limits waits
+/// for peers; this limit also holds for computing.
 inline double stall_seconds(const RanksOptions& options) { return options.group.timeout_s + 120; }
 /// How long the other ranks get to notice a failure before they are ended.
 constexpr double kGraceSeconds = 1.5;
@@ -20,7 +20,7 @@ constexpr double kGraceSeconds = 1.5;
 /// Runs the work. Returns its error, if it throws one.
 std::optional<Error> guarded(const RankWork& work, Communicator& member, const Send& send);
 
-/// Finds, among the errors of several ranks, the cause and not a consequence of it.
+/// Picks, among the errors of several ranks, the one that most likely caused the others.
 class FirstCause {
  public:
   void add(const Error& error);

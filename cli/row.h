@@ -13,8 +13,8 @@
 
 namespace tilelace::cli {
 
-/// What is timed, in the order of the samples. `beside`: GEMM and traffic at once, neither waiting
-/// for the other.
+/// What is timed; indexes Row::us and RankPart::samples. `beside`: GEMM and traffic at once,
+/// neither waiting for the other.
 enum class Way : std::uint8_t { gemm, collective, unfused, medium, fused, beside };
 constexpr std::size_t kWays = 6;
 
@@ -27,13 +27,13 @@ struct Span {
 /// Microseconds that the host spends on an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us = 0;  ///< after a capture, when every other call first aligns counts
+  double beside_graphs_us = 0;  ///< the same after a capture: every other call first aligns slots
 };
 
 /// A baseline that was timed on GPUs.
 struct PeerTime {
   std::string name;
-  std::optional<Way> way = {};  ///< the way of the row that it times, if any
+  std::optional<Way> way = {};  ///< the entry of Row::us that the baseline times, if any
   std::vector<double> us = {};  ///< samples; each is the time of the slowest rank
 };
 
@@ -42,13 +42,13 @@ struct RankPart {
   int row = 0;  ///< job * sizes + size
   bool pass = true;
   bool exact = true;
-  double error_squares = 0;       ///< sum over this rank's checked elements
-  double value_squares = 0;       ///< sum over the reference of these elements
+  double error_squares = 0;       ///< sum of squared errors of the elements that this rank checked
+  double value_squares = 0;       ///< sum of squares of the same elements of the reference
   std::uint64_t result_hash = 0;  ///< gemm_ar: must be equal on every rank
   std::string complaint;          ///< what was wrong, if anything
-  std::optional<HostTime> host;   ///< GPUs: for a call of `fused`; the fastest round
+  std::optional<HostTime> host;   ///< GPUs: of a `fused` call, in the fastest round
   std::vector<CallTime>
-      candidates;  ///< GPUs: times of candidates_of, fastest first; `fused` ran the first of them
+      candidates;  ///< GPUs: times of candidates_of, fastest first; `fused` runs the first
   std::vector<PeerTime> peers;
   std::string plans;  ///< MLPs: the plans of both halves
   std::array<std::vector<Span>, kWays> samples;
@@ -65,7 +65,7 @@ struct Candidate {
 
 struct Row {
   int number = 0;                     ///< job * sizes + size
-  std::string layer;                  ///< as "qkv"; empty without a model
+  std::string layer;                  ///< such as "qkv"; empty without a model
   std::string label;                  ///< the layer's name, with its number if there are several
   std::string op;                     ///< an op, or mlp_rs or mlp_ar
   std::int64_t m = 0, n = 0, k = 0;   ///< extents of the unsharded product
@@ -76,7 +76,7 @@ struct Row {
   std::array<std::optional<double>, kWays> us;
   std::map<std::string, double> peers;  ///< times of baselines
   std::optional<double> spread;         ///< p90 / p10 of the samples of `fused`
-  std::optional<HostTime> host;         ///< GPUs: for a call of `fused`; the slowest rank's
+  std::optional<HostTime> host;         ///< GPUs: of a `fused` call, on the slowest rank
   int iterations = 0;
   std::optional<double> error;
   std::optional<bool> exact, verified;
@@ -98,9 +98,9 @@ struct Row {
 Row named_row(const Workload& work, int row);
 /// The same row with its plan, but without times.
 Row empty_row(const Workload& work, const Machine& machine, int row);
-/// Joins the parts of all ranks. If a baseline times one of the row's ways, `gemm` is the fastest
-/// of all GEMMs, `collective` and `unfused` are the baselines', and our own times are listed with
-/// the baselines. A sample lasts from the first rank's begin to the last rank's end.
+/// Joins the parts of all ranks. A sample lasts from the first rank's begin to the last rank's end.
+/// If baselines time an entry of Row::us, `gemm` becomes the fastest of all GEMMs, another entry
+/// the time of the fastest baseline, and our own time moves to Row::peers.
 Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
 
 /// How steady the times of CPU ranks are.

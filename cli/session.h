@@ -32,12 +32,12 @@ struct SessionOptions {
   std::function<std::string(const Row&)> on_row;
 };
 
-/// Adds the options to a command. `bench` has those that make sense without a model.
+/// Adds these options, except --no-check, to a command.
 void add_session_options(CLI::App& command, SessionOptions& options);
 
 /// Parses "cpu" or "cuda".
 Device parse_device(const std::string& text);
-/// The GPU architecture of this name, or the first. Errors: usage (an unknown name; CPU ranks).
+/// The index of the named GPU architecture; no name: 0. Errors: usage (unknown name; CPU ranks).
 int parse_architecture(const std::string& text, Device device);
 /// How bytes travel between CPU ranks: shared memory, or an emulated wire with its rates.
 std::string link_text(const Machine& machine);
@@ -50,7 +50,7 @@ void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
 /// Refuses options that GPU ranks do not have. Errors: usage.
 void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);
 CommunicatorOptions group_options(const SessionOptions& options);
-/// Fills the workload except its jobs. For GPU ranks it adapts the jobs to GPUs. Errors: usage
+/// Fills the workload except its jobs, which must be there: take_plans may copy them. Errors: usage
 /// (wrong options; fewer GPUs than ranks), system (no driver).
 void apply(const SessionOptions& options, Workload& work);
 

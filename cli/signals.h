@@ -11,7 +11,7 @@ struct Interrupted {
   int signal = 0;
 };
 
-/// While it lives, SIGINT, SIGTERM and SIGHUP are remembered, not obeyed. Only one guard may exist.
+/// While a guard exists, SIGINT, SIGTERM and SIGHUP are only recorded. Only one guard may exist.
 class SignalGuard {
  public:
   SignalGuard();

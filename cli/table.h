@@ -39,7 +39,7 @@ class Table {
 
 /// A time in at most six characters: "0.42", "12.3", "1234", and from one second on "1.23s".
 std::string show_us(std::optional<double> us);
-/// How much longer the standard takes, as "+3.1 %"; "-" if it was not timed (0).
+/// How much longer `standard_us` is than `us`, as "+3.1 %"; "-" if `standard_us` is 0: not timed.
 std::string show_gain(double us, double standard_us);
 /// An efficiency in at most six characters: "0.90", "-12.3", "<-99"; "-" if absent.
 std::string show_efficiency(std::optional<double> e);

@@ -6,8 +6,8 @@ namespace tilelace::cli {
 
 /// Checks that write_text can write to the path, without changing or making a file. Error: usage.
 void require_writable(const std::string& option, const std::string& path);
-/// Writes the file whole or leaves the old one: the text goes to a new file beside it, which then
-/// replaces it. Errors: usage, if the file cannot be written.
+/// Writes the whole file or leaves the old one: writes a new file in the same folder, which then
+/// replaces the old file. Errors: usage, if the file cannot be written.
 void write_text(const std::string& option, const std::string& path, const std::string& text);
 
 }  // namespace tilelace::cli

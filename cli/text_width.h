@@ -21,7 +21,7 @@ int text_columns();
 std::string filled(std::string_view text, int columns, int indent = 0);
 /// Prints a line, broken to text_columns(), to standard output.
 void print_filled(std::string_view line);
-/// Prints a part of a plan likewise: "  why      text".
+/// Prints a named part of a plan, broken likewise: "  why      text".
 void print_part(std::string_view what, std::string_view text);
 
 }  // namespace tilelace::cli

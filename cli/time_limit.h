@@ -7,15 +7,15 @@
 
 namespace tilelace::cli {
 
-/// Ends the process with an error if the work done while it lives takes longer than the limit. A
-/// call into a driver may never return, and no other thread can cancel it.
+/// Ends the process with an error if this object lives longer than the limit: a call into a driver
+/// may never return, and no other thread can cancel such a call.
 class TimeLimit {
  public:
   TimeLimit(std::string what, double seconds, int exit_code);
   ~TimeLimit();
   TimeLimit(const TimeLimit&) = delete;
   TimeLimit& operator=(const TimeLimit&) = delete;
-  /// Says what is done from now on, for the error text.
+  /// Names the step that begins now, for the error text.
   void step(const std::string& step);
 
  private:

@@ -13,8 +13,8 @@ namespace tilelace::cli {
 /// row of every shard and some random rows.
 std::vector<std::int64_t> sample_rows(std::int64_t m, int ranks);
 
-/// Checks what the last call wrote into the poisoned tensors. Each check adds to the part: the
-/// first failure, and sums of errors.
+/// Checks what the last call wrote into the poisoned tensors. The checks record the first failure
+/// and sums of errors in the RankPart.
 class Verifier {
  public:
   /// `tick` is called now and then.
@@ -24,9 +24,9 @@ class Verifier {
   /// Checks integer results, which must be exact: every row, or only sampled rows if all would take
   /// too long.
   void check_integers(const CallTensors& t, RankPart& part) const;
-  /// Checks the sampled rows, all columns, against fp64 bounds. The results of all `ways` are
-  /// checked against one reference: run(i) makes the i-th call. Error sums are those of the first
-  /// way.
+  /// Checks all columns of the sampled rows against an fp64 reference with error bounds. run(i)
+  /// makes the call with plan ways[i]; ways that round alike share a reference. The error sums
+  /// of ways[0] go into the part.
   void check_fp64(const CallTensors& t, const std::vector<Plan>& ways,
                   const std::function<void(std::size_t)>& run, RankPart& part) const;
   /// Checks the gathered rows, bit for bit.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of `./test --all`, with which tests of random cases try other and more cases than the
-// gate.
+// Environment variables by which `./test --all` makes tests of random cases try other and more
+// cases than `./test` does.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@ inline std::uint64_t night_number(const char* name, std::uint64_t in_the_gate) {
 
 /// A number to add to a test's own seed.
 inline std::uint64_t night_seed() { return night_number("TILELACE_TEST_SEED", 0); }
-/// Factor on the number of the gate's cases.
+/// A factor on a test's own number of cases.
 inline int night_times() {
   return static_cast<int>(
       std::clamp<std::uint64_t>(night_number("TILELACE_TEST_TIMES", 1), 1, 1000));

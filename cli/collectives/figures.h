@@ -33,9 +33,9 @@ struct CollectiveTimes {
 std::string to_text(const CollectiveTimes&);
 CollectiveTimes collective_times_of(const std::string& text);
 
-/// GB/s. algorithm_rate is bytes over time. bus_rate is what links carry, so that ops and numbers
-/// of ranks can be compared (nccl-tests, doc/PERFORMANCE.md): algorithm_rate multiplied by 2 (n -
-/// 1) / n for all_reduce, and by (n - 1) / n for the others.
+/// GB/s. algorithm_rate is bytes / time. bus_rate is what links carry, so that ops and numbers n of
+/// ranks can be compared (nccl-tests, doc/PERFORMANCE.md): algorithm_rate times 2 (n - 1) / n for
+/// all_reduce, and times (n - 1) / n for the other collectives.
 double algorithm_rate(std::int64_t bytes, double us);
 double bus_rate(Collective, int ranks, std::int64_t bytes, double us);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives, timed beside ours, on each kind of NCCL's buffers.
+// NCCL's collectives, as baselines for ours, on each kind of NCCL buffer.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,7 +15,7 @@ std::string nccl_version_text();
 
 struct CollectivePeer {
   std::string name;
-  void* in = nullptr;  ///< in: where calls read; out: where they write
+  void* in = nullptr;  ///< calls read `in` and write `out`
   void* out = nullptr;
   GpuCall call;
 };
@@ -31,7 +31,7 @@ class CollectivePeers {
   CollectivePeers& operator=(const CollectivePeers&) = delete;
   ~CollectivePeers();
 
-  /// The collectives on those buffers that every rank could make; valid while this object lives.
+  /// The call on each kind of buffer that every rank could allocate; valid while *this lives.
   [[nodiscard]] std::vector<CollectivePeer> peers(const CollectiveShape& shape) const;
 
  private:

@@ -21,7 +21,7 @@ class CollectiveValues {
   /// order and are rounded once. Returns the first wrong element as text, or empty text.
   [[nodiscard]] std::string wrong(const CollectiveShape&, int rank,
                                   const std::vector<std::byte>& got) const;
-  /// Compares likewise, but allows sums in any order that were rounded after every term.
+  /// Compares likewise, but also accepts sums in any other order, rounded after every term.
   [[nodiscard]] std::string far_off(const CollectiveShape&, int rank,
                                     const std::vector<std::byte>& got) const;
 

@@ -33,7 +33,7 @@ struct ModelConfig {
 /// cannot be read, is not JSON, is of an unknown family, or has impossible sizes.
 ModelConfig read_config(const std::filesystem::path& file);
 
-/// The config that a user means by a name of known_models(), a file, or a folder with a
+/// The config's file. `name_or_path` is a name of known_models(), a file, or a folder with a
 /// config.json. A known name is preferred to a file of the same name (write ./NAME for the file).
 std::filesystem::path find_model(const std::string& name_or_path);
 

@@ -9,8 +9,8 @@
 namespace tilelace::model {
 
 /// Places where a folder ("models") may be, best first: in `data` (TILELACE_DATA); beside or above
-/// this command (installed, in a build tree, or copied elsewhere with the folder); in the sources
-/// that the command was built from; in the prefix that its build was configured for.
+/// `command` (installed, in a build tree, or copied elsewhere with the folder); in the sources
+/// that the command was built from; in the install prefix of that build.
 std::vector<std::filesystem::path> data_places(const std::string& folder,
                                                const std::filesystem::path& command,
                                                const std::optional<std::string>& data);
@@ -18,7 +18,7 @@ std::vector<std::filesystem::path> data_places(const std::string& folder,
 /// Names (stems) of the JSON files in all places of a folder ("models"), sorted, each once.
 std::vector<std::string> known_files(const std::string& folder);
 
-/// For errors: "one of a, b", or that there are no files, and every place that was searched.
+/// For errors: "one of a, b"; if there are no files, says so and lists the places searched.
 std::string known_names(const std::string& folder);
 
 /// The file in the folder whose stem is this name, if there is one.

@@ -14,10 +14,10 @@ struct ExpertsConfig {
   std::string family;  ///< mixtral, qwen3_moe, olmoe, gpt_oss or deepseek_v3
   int layers = 0;
   int hidden = 0;
-  int inner = 0;  ///< inner columns of one expert
+  int inner = 0;  ///< columns between the two products of one expert
   int experts = 0;
   int top_k = 0;
-  int shared = 0;  ///< inner columns of the shared experts; 0: none
+  int shared = 0;  ///< columns between the products of all shared experts; 0: none
   ExpertActivation activation{};
   bool biased = false;
   DType dtype = kAccumulator;
@@ -29,10 +29,10 @@ struct ExpertsConfig {
 /// cannot be read, is not JSON, is of an unknown family, or has impossible sizes.
 ExpertsConfig read_experts(const std::filesystem::path& file);
 
-/// Whether a name of known_mixtures(), a file or a folder gives the config of a mixture of experts.
+/// Whether find_mixture(name_or_path) would find the config of a mixture of experts.
 bool is_mixture(const std::string& name_or_path);
 
-/// The config that a user means by a name of known_mixtures(), a file, or a folder with a
+/// The config's file. `name_or_path` is a name of known_mixtures(), a file, or a folder with a
 /// config.json. Errors: usage.
 std::filesystem::path find_mixture(const std::string& name_or_path);
 

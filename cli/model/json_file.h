@@ -16,7 +16,7 @@ nlohmann::json parse_object(std::string_view what, const std::filesystem::path& 
 
 /// A JSON value (null pointer: absent) as shown in an error text: short, ASCII, on one line.
 std::string shown(const nlohmann::json* value);
-/// The same, but a list with its elements.
+/// The same, but a list is shown with its elements.
 std::string shown_whole(const nlohmann::json* value);
 
 /// The text with invalid UTF-8 replaced: names of files may be any bytes.

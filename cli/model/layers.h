@@ -24,7 +24,7 @@ struct LayerGemm {
   Op op{};
   std::string layer;            ///< qkv, attn_out, gate_up, up or down
   int tp = 1;                   ///< ranks
-  std::vector<std::int64_t> n;  ///< this rank's rows of each weight (qkv: q, k, v; gate_up: both)
+  std::vector<std::int64_t> n;  ///< this rank's rows of each weight (q, k, v; or gate, up)
   std::int64_t k = 0;           ///< this rank's k
   Activation activation = Activation::none;
   bool bias = false;
@@ -35,16 +35,16 @@ struct LayerGemm {
   bool operator==(const LayerGemm&) const = default;
 };
 
-/// The GEMMs of a layer: qkv, attn_out, gate_up (or up) and down as ag_gemm and gemm_rs; then
-/// attn_out and down as gemm_ar, as inference uses them. Errors: usage, naming the group sizes that
-/// are possible, if tp does not split heads, KV heads and features evenly. (If there are fewer KV
-/// heads than ranks, they are replicated; their number must divide tp.)
+/// The GEMMs of a layer, in order: qkv and gate_up (or up) as ag_gemm, attn_out and down as
+/// gemm_rs; then attn_out and down again, as gemm_ar, for inference. Errors: usage, naming the
+/// possible group sizes, if tp does not split heads, KV heads and MLP features evenly. (If there
+/// are fewer KV heads than ranks, KV heads are replicated, and their number must divide tp.)
 std::vector<LayerGemm> layer_gemms(const ModelConfig& config, int tp);
 
 /// The group sizes from 2 to 64 that are possible for layer_gemms().
 std::vector<int> group_sizes(const ModelConfig& config);
 
-/// Rows of weight `index` that a rank holds. Replicated KV heads: neighbours hold the same rows.
+/// Rows of weight `index` that a rank holds. Neighbouring ranks share rows of replicated KV heads.
 Slice row_slice(const LayerGemm& gemm, std::size_t index, int rank);
 /// Columns (k) of every weight that a rank holds.
 Slice k_slice(const LayerGemm& gemm, int rank);

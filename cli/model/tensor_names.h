@@ -8,12 +8,12 @@
 
 namespace tilelace::model {
 
-/// Says where the stored matrix has row r of one logical weight [n, k]: in row (r / group) * stride
-/// + r % group + offset (if transposed, in that column).
+/// Says where a stored matrix holds row r of one logical weight [n, k]: in its row (if transposed,
+/// in its column) (r / group) * stride + r % group + offset.
 struct Place {
-  std::string prefix;     ///< names in the file may lack it
+  std::string prefix;     ///< tensor names in a file may lack this prefix
   std::string stem;       ///< followed by ".weight" or ".bias"
-  std::int64_t rows = 0;  ///< rows and cols as stored, before transposing
+  std::int64_t rows = 0;  ///< rows, cols: of the stored matrix; if `transposed`, of its transpose
   std::int64_t cols = 0;
   bool transposed = false;  ///< GPT-2's Conv1D stores [k, n]
   std::int64_t group = 0;

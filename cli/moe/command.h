@@ -8,8 +8,8 @@
 
 namespace tilelace::cli {
 
-/// Runs layers, checks and times them; the exit code. Errors: usage (options that mean nothing
-/// here, too).
+/// Runs, checks and times layers of experts and returns the exit code. Errors: usage (also options
+/// that are only for other ops).
 int time_layers(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
                 const SessionOptions& session);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layer of experts that a command is asked for: a model's, or sizes.
+// The layer of experts that the user asks a command for: a model's, or one of given sizes.
 #pragma once
 #include <CLI/App.hpp>
 #include <cstdint>
@@ -12,32 +12,32 @@
 
 namespace tilelace::cli {
 
-/// What commands take for mixtures of experts alone.
+/// Options that commands have only for mixtures of experts.
 struct MoeRequest {
   std::string routings = "uniform", activation = "swiglu";
   std::int64_t experts = 0, top_k = 0;
 };
 
-/// --experts, --top-k, --activation: of layers without a model.
+/// Adds --experts, --top-k and --activation, which describe a layer without a model.
 void add_expert_options(CLI::App& command, MoeRequest& request);
 void add_routing_option(CLI::App& command, MoeRequest& request);
-/// Throws a usage error where one of them is given to another op.
+/// For other ops: throws a usage error if an option of the two functions above was given.
 void refuse_moe_options(std::string_view command, const CLI::App& app);
-/// What the ops are, for help.
+/// The ops and where each has its tokens, for help texts.
 std::string moe_help();
 
-/// What commands take for products, too: n is the inner width, k the hidden one.
+/// Options that commands also have for products. Here n is the inner width, k the hidden width.
 struct MoeSizes {
   std::string ops, model;
   std::vector<std::int64_t> n;
   std::int64_t k = 0;
 };
 
-/// What all commands want to know: ops, routings, numbers of tokens, the layer of a rank. Its dtype
-/// is the model's where `dtype` is empty. Errors: usage.
+/// What all commands need: ops, routings, numbers of tokens, a rank's layer. If `dtype` is empty,
+/// the layer has the model's dtype, or bf16 without a model. Errors: usage.
 MoeWork layer_work(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
                    const std::string& m, const std::string& dtype, int ranks);
-/// Throws a usage error where one of these options, which the command may have, is given.
+/// Throws a usage error if one of these options, which are not for `ops`, was given.
 void refuse_options(const CLI::App& command, std::span<const char* const> names,
                     std::string_view ops);
 

@@ -9,9 +9,9 @@
 
 namespace tilelace::cli {
 
-/// What every record of a layer says.
+/// The fields that all records of layers have.
 Json layer_json(const MoeWork&, const std::string& op, std::int64_t m);
-/// Of one that was measured.
+/// The record of a measured layer.
 std::string moe_record(const MoeWork&, const MoeTimes&);
 
 }  // namespace tilelace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole layer of experts: timed, and compared with fp64 on some tokens.
+// Times whole layers of experts, and compares the results of some tokens with fp64.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,15 +14,15 @@ struct MoeTimes {
   RoutingKind routing{};
   std::int64_t m = 0;
   double imbalance = 1;
-  std::vector<double> first_us, us;  ///< of the first half, of the layer: the slowest rank's
+  std::vector<double> first_us, us;  ///< samples of first half and layer, on the slowest rank
   std::string complaint;             ///< what was wrong, if anything
 };
 
-/// From rank 0 to whoever prints.
+/// For the message from rank 0 to the process that prints.
 std::string to_text(const MoeTimes&);
 MoeTimes moe_times_of(const std::string& text);
 
-/// On each rank; rank 0 sends a row at a time.
+/// Runs the work as this rank of its group; rank 0 sends MoeTimes (as text) for each row.
 void measure_moe(const MoeWork&, Communicator&, const Send&);
 
 }  // namespace tilelace::cli

@@ -13,7 +13,7 @@ struct MoeSimulation {
   bool quiet = false;
 };
 
-/// Runs it; the exit code. Errors: usage (options that mean nothing here, too).
+/// Runs the simulation and returns the exit code. Errors: usage (also options of other ops).
 int simulate_moe(const CLI::App& command, const MoeSizes&, const MoeRequest&, const MoeSimulation&);
 
 }  // namespace tilelace::cli

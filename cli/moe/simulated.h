@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tilelace simulate` prints and writes of layers of experts.
+// What `tilelace simulate` prints and records about layers of experts.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace tilelace::cli {
 
-/// A layer under one routing.
+/// The predicted time of a layer with one routing.
 struct SimulatedLayer {
   std::string op;
   RoutingKind routing{};
@@ -20,13 +20,13 @@ struct SimulatedLayer {
   sim::LayerTime time;
 };
 
-/// Draws the routing as bench does. Errors: usage.
+/// Predicts the time of a layer with the random routing that `bench` uses. Errors: usage.
 SimulatedLayer simulate_layer(const sim::MachineModel&, const MoeWork&, const std::string& op,
                               RoutingKind, std::int64_t m);
 
 Table layer_table(int characters);
 std::vector<std::string> layer_cells(const SimulatedLayer&);
-/// How large the errors of simulated times of such layers are known to be.
+/// A line with the known error of simulated times of layers of experts.
 std::string layer_notes(const sim::MachineModel&);
 /// The record "tilelace.moe/1", with the fields that only a simulation adds.
 std::string layer_record(const sim::MachineModel&, const MoeWork&, const SimulatedLayer&);

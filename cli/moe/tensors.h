@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a rank that times layers of experts, in the memory that its device reads.
+// Tensors of a rank that times layers of experts, in the memory of the rank's device.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,7 +17,7 @@ class RankTensor {
   [[nodiscard]] TensorView rows(std::int64_t begin, std::int64_t count) const;
 
  protected:
-  /// Fills it with these bytes, again and again. Local; synchronize before calls read it.
+  /// Fills the tensor with repetitions of `pattern`. Local; synchronize before calls read it.
   void fill(const std::vector<std::byte>& pattern);
 
   DeviceBuffer memory_;
@@ -25,26 +25,26 @@ class RankTensor {
   std::int64_t rows_, cols_;
 };
 
-/// Random elements, which repeat after a prime number of them: tables are small, and no displaced
-/// row looks right.
+/// Random elements, which repeat after a prime number of elements: the table is small, but no
+/// displaced row looks right.
 class RandomTensor : public RankTensor {
  public:
   RandomTensor(Communicator& member, DType dtype, std::int64_t rows, std::int64_t cols,
                std::uint32_t seed, double scale);
-  /// A row as floats; from the host's table.
+  /// A row as floats, computed from the host's table.
   [[nodiscard]] std::vector<float> row(std::int64_t r) const;
 
  private:
   std::vector<float> table_;
 };
 
-/// What calls write.
+/// A tensor that calls write.
 class ResultTensor : public RankTensor {
  public:
   using RankTensor::RankTensor;
-  /// Makes every element a NaN, so that what no call writes is not right.
+  /// Makes every element a NaN, so that checks find elements that no call wrote.
   void spoil();
-  /// A row as floats, as it is in memory: synchronize before.
+  /// A row as floats, read from the tensor's memory. Synchronize first.
   [[nodiscard]] std::vector<float> row(std::int64_t r) const;
 };
 

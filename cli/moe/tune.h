@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilelace tune` of layers of experts: the tiles of their products.
+// `tilelace tune` of layers of experts: tunes the tiles of their products.
 #pragma once
 #include <CLI/App.hpp>
 
@@ -9,12 +9,12 @@
 
 namespace tilelace::cli {
 
-/// Whether a layer of experts is asked for: by an op, or, without one, by the model. Errors: usage
-/// (ops of both kinds).
+/// Whether the user asks for a layer of experts: by the ops or, if none is given, by the model.
+/// Errors: usage (ops of both kinds).
 bool tunes_experts(const MoeSizes&);
 
-/// Times tiles and writes the table; the exit code. Errors: usage (options that mean nothing here,
-/// too).
+/// Times tiles, writes the table and returns the exit code. Errors: usage (also options that are
+/// only for other ops).
 int tune_layers(const CLI::App& command, MoeSizes, const MoeRequest&, const SessionOptions&,
                 const TuneRequest&);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a command is asked about mixtures of experts (bench, tune, simulate), and the routings.
+// Which layers of experts a command runs, plans, tunes or simulates, and with which routings.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,49 +11,49 @@
 
 namespace tilelace::cli {
 
-/// Where tokens go: `uniform`, all experts alike; `zipf`, the i-th in proportion to 1 / (i + 8);
-/// `hot`, one expert is every token's first choice. A token's choices are different experts.
+/// How tokens choose experts. `uniform`: all experts equally likely; `zipf`: expert i has weight
+/// 1 / (i + 8); `hot`: expert 0 is every token's first choice. A token chooses no expert twice.
 enum class RoutingKind : std::uint8_t { uniform, zipf, hot };
 std::string_view name_of(RoutingKind);
-/// "uniform,zipf". Errors: usage (another name).
+/// Parses a list such as "uniform,zipf". Errors: usage (an unknown name).
 std::vector<RoutingKind> parse_routings(std::string_view text);
 
 struct MoeWork {
-  std::vector<std::string> ops;  ///< moe_rs: each rank has its own tokens; moe_ar: all have all
+  std::vector<std::string> ops;  ///< moe_rs: a rank has its own tokens; moe_ar: all tokens
   std::vector<RoutingKind> routings;
   std::vector<std::int64_t> sizes;  ///< tokens of all ranks
   int ranks = 1;
   Device device = Device::cpu;
-  GpuFacts gpus;      ///< where ranks have GPUs
+  GpuFacts gpus;      ///< GPU ranks only
   std::string model;  ///< empty: the layer is given by its sizes
-  MoeLayer layer;     ///< of a rank; m: the largest size
+  MoeLayer layer;     ///< a rank's layer; its m is the largest size
   bool biased = false;
   bool check = true;
-  int iterations = 0;  ///< 0: as many as fit a row's seconds; GPUs: a fixed number
+  int iterations = 0;  ///< 0: as many as fit the time for a row; GPUs: a fixed number
   int warmup = 2;
 };
 
-/// Whether these names, between commas, are ops of mixtures of experts that `command` takes.
-/// With `halves` it takes a first half alone, too. Errors: usage (only some are, or a name is none
-/// but looks like one).
+/// Whether this comma-separated list has ops of mixtures of experts. `halves`: the command also
+/// takes ag_moe, a first half alone. Errors: usage (other ops in the same list; a name that looks
+/// like such an op but is none that the command takes).
 bool are_moe(std::string_view command, std::string_view ops, bool halves = false);
 bool is_first_half(std::string_view op);
 
-/// Whether an op's tokens are on all ranks.
+/// Whether every rank has all tokens of this op.
 bool is_replicated(std::string_view op);
 
-/// "4 ranks, olmoe-1b-7b, bf16, hidden 2048, ..."
+/// The layer as text: "4 ranks, olmoe-1b-7b, bf16, hidden 2048, ..."
 std::string layer_text(const MoeWork&);
 
-/// Ids [m, top_k] of a routing, and weights that add up to 1 a token; the same on every rank.
+/// A routing's ids and weights, each [m, top_k], equal on every rank. A token's weights sum to 1.
 struct Routed {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;
 };
 Routed make_routing(RoutingKind, const MoeLayer&, std::int64_t m);
-/// Rows of each expert, by the map that ranks make of these ids.
+/// The number of rows of each expert, from the map that ranks make of these ids.
 std::vector<int> expert_rows(const Routed&, const MoeLayer&, std::int64_t m);
-/// Rows of the expert that has most, over the mean.
+/// The number of rows of the expert with the most rows, divided by the mean.
 double imbalance(const std::vector<int>& expert_rows);
 
 }  // namespace tilelace::cli

@@ -11,7 +11,7 @@
 
 namespace tilelace::cli {
 
-/// Sources by key, as "compute.peak_tflops".
+/// Sources by key, such as "compute.peak_tflops".
 using Sources = std::map<std::string, std::string>;
 
 /// Reads and checks a machine: a name of machine_names(), or a file. `option` begins error texts.
@@ -20,7 +20,7 @@ using Sources = std::map<std::string, std::string>;
 sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources = nullptr,
                                const char* option = "--machine");
 
-/// Replaces machine.method by a method file: a name in machines/methods, or a file.
+/// Reads machine.method from a method file: a name in machines/methods, or a file.
 void read_method(const std::string& name_or_path, sim::MachineModel& machine);
 
 /// The text of a machine file. Every number must have a source.

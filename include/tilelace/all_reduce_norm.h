@@ -7,9 +7,9 @@
 
 namespace tilelace {
 
-/// Which result is quantised to e4m3, and with which scale.
+/// Whether the normalised rows are quantised to e4m3, and with which scales.
 enum class NormQuant : std::uint8_t {
-  none,   ///< nothing
+  none,   ///< no quantisation
   token,  ///< one scale per row
   block,  ///< one scale per 128 columns of a row
   given   ///< one scale, read from memory
@@ -24,23 +24,23 @@ struct AllReduceNormArgs {
   float eps = 1e-6F;               ///< added to the mean square
   void* out = nullptr;             ///< [m, n]: sum + residual, the next residual; null: not wanted
   void* normed = nullptr;          ///< [m, n]; null: only `quantised` is wanted
-  NormQuant quant = NormQuant::none;  ///< what becomes e4m3
+  NormQuant quant = NormQuant::none;  ///< none: `quantised` and `scales` are null
   void* quantised = nullptr;          ///< [m, n] e4m3 bytes
   float* scales = nullptr;            ///< token [m], block [m, n / 128]: written; given [1]: read
   Item item = Item::bf16;             ///< bf16 or fp16: x, residual, weight, out, normed
   std::int64_t m = 0;                 ///< rows
-  std::int64_t n = 0;                 ///< a multiple of 8, at most 16384; block: of 128
+  std::int64_t n = 0;                 ///< a multiple of 8 (block: of 128), at most 16384
   void* stream = nullptr;             ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// Adds x of all ranks and the residual, then normalises each row (RMSNorm). `out` or `normed` may
-/// be the residual or x themselves; otherwise results must not overlap any other tensor.
+/// be equal to `residual` or `x`; otherwise results must not overlap any other tensor.
 /// The results are the same bits on every rank, device and run. Arithmetic is in fp32, and each
 /// operation is rounded by itself, to nearest even:
 ///   s = all_reduce(x) and h = s + residual, each rounded to the item's type; out = h
-///   squares: h * h added over each 8 columns, left to right; then sums of neighbours, as a tree
+///   squares: h * h added over every 8 columns, left to right; then these sums in pairs, as a tree
 ///   r = 1 / sqrt(squares * (1 / n) + eps), rounded once; v = (h * r) * weight; normed = v, rounded
-///   quantised = v * (1 / scale) as e4m3, at most 448, NaN stays NaN
+///   quantised = v * (1 / scale), clamped to [-448, 448], as e4m3; NaN stays NaN
 ///   scale of token and block: the largest |v| / 448, at least 2^-126
 /// Collective. Streams, captures and prepare_collectives are as in collectives.h. Traffic and
 /// errors: as one-shot all_reduce. Options: `shots` must be 1; chunks are rounded up to whole rows.

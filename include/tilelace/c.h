@@ -30,7 +30,7 @@ extern "C" {
 
 /** 0, or the kind of the error whose text tilelace_last_error() returns. */
 typedef enum tilelace_status {
-  TILELACE_OK = 0,     /**< the call did what it says */
+  TILELACE_OK = 0,     /**< the call succeeded */
   TILELACE_USAGE = 1,  /**< a wrong argument, or ranks that disagree */
   TILELACE_SYSTEM = 2, /**< the machine: memory, sockets, the GPU */
   TILELACE_PEER = 3,   /**< another rank died or gave up */
@@ -54,7 +54,7 @@ typedef enum tilelace_op {
   TILELACE_GEMM_AR = 2  /**< GEMM, then all-reduce */
 } tilelace_op;
 
-/** Applied to the fp32 result, after the bias and before it is rounded. */
+/** Applied to the fp32 result after the bias is added and before the result is rounded. */
 typedef enum tilelace_activation {
   TILELACE_ACT_NONE = 0,      /**< the result as it is */
   TILELACE_ACT_GELU = 1,      /**< GELU by the error function */
@@ -77,7 +77,7 @@ typedef struct tilelace_tensor {
 typedef struct tilelace_options {
   size_t struct_size;      /**< sizeof(tilelace_options), bytes */
   int32_t workers;         /**< CPU ranks: compute threads per rank; 0: cores / ranks */
-  int32_t max_workers;     /**< most workers; GPU ranks: SMs for calls; 0: no limit */
+  int32_t max_workers;     /**< upper limit of workers; GPU ranks: of SMs for calls; 0: none */
   double timeout_s;        /**< limit of every wait, seconds; 0: 10 */
   double link_bytes_per_s; /**< CPU ranks: emulated wire, bytes per second; 0: none */
   double link_latency_s;   /**< CPU ranks: emulated wire, seconds per transfer */
@@ -102,9 +102,9 @@ typedef struct tilelace_problem {
   /** Booleans. bias: calls add a bias; return_gathered: ag_gemm also returns the gathered a. */
   int32_t bias, return_gathered;
   int32_t residual;               /**< boolean; gemm_rs and gemm_ar */
-  const tilelace_tensor* weights; /**< num_weights of [n_i, k] */
+  const tilelace_tensor* weights; /**< num_weights tensors [n_i, k] */
   size_t num_weights;             /**< ag_gemm: one or more; else one */
-  const int64_t* rows;            /**< of every rank's shard; NULL: even split, remainder first */
+  const int64_t* rows;            /**< rows of each rank; NULL: even split, remainder first */
   size_t num_rows;                /**< 0, or the number of ranks */
 } tilelace_problem;
 
@@ -119,7 +119,7 @@ typedef struct tilelace_ag_gemm_args {
   const tilelace_tensor* out;     /**< each [m, n_i]; swiglu: one */
   int32_t activation;             /**< a tilelace_activation */
   tilelace_tensor gathered;       /**< [m, k]; data NULL: not wanted */
-  const int64_t* rows;            /**< of every rank; NULL: even split */
+  const int64_t* rows;            /**< rows of each rank; NULL: even split */
   size_t num_rows;                /**< 0, or the number of ranks */
   void* stream;                   /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_ag_gemm_args;
@@ -131,7 +131,7 @@ typedef struct tilelace_gemm_reduce_args {
   /** x [m, k], weight [n, k], bias [1, n] or absent; out: gemm_rs [m_r, n], gemm_ar [m, n]. */
   tilelace_tensor x, weight, bias, out;
   int32_t activation;       /**< a tilelace_activation; not swiglu */
-  const int64_t* rows;      /**< gemm_rs: of every rank; NULL: even split */
+  const int64_t* rows;      /**< gemm_rs: rows of each rank; NULL: even split */
   size_t num_rows;          /**< 0, or the number of ranks */
   void* stream;             /**< GPU ranks: a cudaStream_t; NULL: the default stream */
   tilelace_tensor residual; /**< all 0: none; else like out, added once to the sum */
@@ -143,7 +143,7 @@ typedef struct tilelace_operand {
   tilelace_tensor tensor; /**< shaped as docs/ops.md says */
 } tilelace_operand;
 
-/** A call of any op. Operands may come in any order; several of the same name stay in sequence. */
+/** A call of any op. Operands may be in any order; operands of one name count in sequence. */
 typedef struct tilelace_call_args {
   size_t struct_size;               /**< sizeof(tilelace_call_args), bytes */
   const char* op;                   /**< "ag_gemm", "gemm_rs", "gemm_ar" */
@@ -151,7 +151,7 @@ typedef struct tilelace_call_args {
   const tilelace_operand* operands; /**< inputs and results */
   size_t num_operands;              /**< length of operands */
   int32_t activation;               /**< a tilelace_activation */
-  const int64_t* rows;              /**< of every rank; NULL: even split */
+  const int64_t* rows;              /**< rows of each rank; NULL: even split */
   size_t num_rows;                  /**< 0, or the number of ranks */
   void* stream;                     /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_call_args;
@@ -189,13 +189,13 @@ typedef struct tilelace_collective_args {
   void* stream;          /**< GPU ranks: a cudaStream_t; NULL: the default stream */
   int32_t lines;         /**< 1: lines, small units that carry their flag; -1: chunks */
   int32_t shots;         /**< all_reduce: 1, one-shot; 2, two-shot */
-  int32_t workers;       /**< GPU ranks: most CTAs */
+  int32_t workers;       /**< GPU ranks: limit of CTAs */
   int64_t chunk;         /**< bytes that a worker moves at a time */
 } tilelace_collective_args;
 
-/** Whether all_reduce_norm quantises its result to e4m3, and by which scale. */
+/** Whether all_reduce_norm quantises the normalised rows to e4m3, and with which scales. */
 typedef enum tilelace_norm_quant {
-  TILELACE_QUANT_NONE = 0,  /**< nothing */
+  TILELACE_QUANT_NONE = 0,  /**< no quantisation */
   TILELACE_QUANT_TOKEN = 1, /**< with one scale per row */
   TILELACE_QUANT_BLOCK = 2, /**< with one scale per 128 columns of a row */
   TILELACE_QUANT_GIVEN = 3  /**< with one scale, which is read */
@@ -213,13 +213,13 @@ typedef struct tilelace_all_reduce_norm_args {
   void* quantised;      /**< [m, n] e4m3 bytes */
   float* scales;        /**< token [m], block [m, n / 128], given [1] */
   int64_t m;            /**< rows */
-  int64_t n;            /**< columns: a multiple of 8, at most 16384; block: of 128 */
+  int64_t n;            /**< columns: a multiple of 8 (block: of 128), at most 16384 */
   float eps;            /**< added to the mean square; there is no default: 0 means 0 */
   int32_t item;         /**< a tilelace_item: bf16 or fp16 */
   int32_t quant;        /**< a tilelace_norm_quant */
   void* stream;         /**< GPU ranks: a cudaStream_t; NULL: the default stream */
   int32_t lines;        /**< 1: lines, small units that carry their flag; -1: chunks */
-  int32_t workers;      /**< GPU ranks: most CTAs */
+  int32_t workers;      /**< GPU ranks: limit of CTAs */
   int64_t chunk;        /**< bytes that a worker moves at a time: whole rows */
 } tilelace_all_reduce_norm_args;
 
@@ -237,13 +237,13 @@ typedef enum tilelace_expert_activation {
 typedef struct tilelace_grouped_gemm_args {
   size_t struct_size;     /**< sizeof(tilelace_grouped_gemm_args), bytes */
   tilelace_tensor x;      /**< [rows, k] */
-  const int32_t* begins;  /**< [experts + 1]: first row of each expert; last: rows in all */
+  const int32_t* begins;  /**< [experts + 1]: each expert's first row; last: end of all rows */
   int64_t experts;        /**< number of experts */
-  tilelace_tensor weight; /**< [experts * w, k], w of each: n, or 2 n if gated */
+  tilelace_tensor weight; /**< [experts * w, k]; w: n, or 2 n if gated */
   tilelace_tensor bias;   /**< all 0: none; else [experts, w] */
   int32_t activation;     /**< a tilelace_expert_activation */
-  const float* scales;    /**< NULL, or a factor of each row, or of each source */
-  const int32_t* sources; /**< NULL, or [rows]: entries of scales */
+  const float* scales;    /**< NULL, or factors: scales[r], or scales[sources[r]], for row r */
+  const int32_t* sources; /**< NULL, or [rows]: indices into scales */
   tilelace_tensor out;    /**< [rows, n] */
   int32_t device;         /**< a tilelace_device: where the tensors are */
   void* stream;           /**< GPUs: a cudaStream_t; NULL: the default stream */
@@ -258,9 +258,9 @@ typedef struct tilelace_moe_layer {
   int64_t hidden;          /**< columns of a token */
   int64_t inner;           /**< this rank's columns between the two products */
   int64_t experts;         /**< in all */
-  int64_t top_k;           /**< choices of a token */
+  int64_t top_k;           /**< experts that each token chooses */
   int64_t first;           /**< this rank's first expert */
-  int64_t here;            /**< how many experts it has; 0: all */
+  int64_t here;            /**< how many experts this rank has; 0: all */
   int32_t replicated;      /**< boolean: every rank has all tokens */
   int32_t weight_on_input; /**< boolean: router weights are applied to tokens */
 } tilelace_moe_layer;
@@ -274,12 +274,12 @@ typedef struct tilelace_ag_moe_args {
   const void* ids;                 /**< [tokens of x, top_k]: an expert, or -1 */
   int32_t id_type;                 /**< TILELACE_ITEM_I32 or TILELACE_ITEM_I64; 0 is an error */
   const float* weights;            /**< [tokens of x, top_k] */
-  tilelace_tensor weight;          /**< [here * w, hidden], w: inner, or 2 inner if gated */
+  tilelace_tensor weight;          /**< [here * w, hidden]; w: inner, or 2 inner if gated */
   tilelace_tensor bias;            /**< all 0: none; else [here, w] */
-  int32_t* map;                    /**< words of tilelace_moe_map_words: written */
+  int32_t* map;                    /**< written; tilelace_moe_map_words says its size */
   tilelace_tensor out;             /**< [m * top_k, inner] */
   tilelace_tensor gathered;        /**< all 0: not wanted; else [m, hidden] */
-  const int64_t* rows;             /**< tokens of every rank; NULL: remainder first */
+  const int64_t* rows;             /**< tokens of each rank; NULL: even split, remainder first */
   size_t num_rows;                 /**< 0, or the number of ranks */
   void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_ag_moe_args;
@@ -295,7 +295,7 @@ typedef struct tilelace_moe_reduce_args {
   tilelace_tensor bias;            /**< all 0: none; else [here, hidden] */
   tilelace_tensor add;             /**< all 0: none; else [m, hidden]; moe_rs also [m_r, hidden] */
   tilelace_tensor out;             /**< moe_rs [m_r, hidden]; moe_ar [m, hidden] */
-  const int64_t* rows;             /**< moe_rs: tokens of every rank; NULL: remainder first */
+  const int64_t* rows;             /**< moe_rs: tokens of each rank; NULL: as in ag_moe */
   size_t num_rows;                 /**< 0, or the number of ranks */
   void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_moe_reduce_args;
@@ -361,21 +361,21 @@ tilelace_status tilelace_prepare(tilelace_communicator* communicator,
 tilelace_status tilelace_prepare_more(tilelace_communicator* communicator,
                                       const tilelace_problem* problems, size_t num_problems);
 
-/** out_i [m, n_i] = act(all ranks' a [m, k] * weight_i^T + bias_i), on every rank. Collective. CPU
- * ranks: blocking. GPU ranks: enqueued on args->stream. Alignment: 16 bytes (tilelace_tensor).
- * Traffic: (ranks - 1) * m_r * k elements leave each rank. More in tilelace/ops.h, ag_gemm.
- * Errors: usage, peer, timeout; GPU ranks: those that depend on peers come from the next call or
- * tilelace_synchronize. */
+/** out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i) on every rank, where A is all ranks' a.
+ * Collective. CPU ranks: blocking. GPU ranks: enqueued on args->stream. Alignment: 16 bytes
+ * (tilelace_tensor). Traffic: (ranks - 1) * m_r * k elements leave each rank. More in
+ * tilelace/ops.h, ag_gemm. Errors: usage, peer, timeout; GPU ranks: the next call or
+ * tilelace_synchronize returns errors that depend on peers. */
 tilelace_status tilelace_ag_gemm(tilelace_communicator* communicator,
                                  const tilelace_ag_gemm_args* args);
-/** out [m_r, n]: this rank's rows of act(sum over ranks of x [m, k] * weight^T + bias), or of (sum
- * + bias + residual). Collective. Stream, alignment and errors: as tilelace_ag_gemm. Traffic: (m -
- * m_r) * n partials leave each rank. More in tilelace/ops.h, gemm_rs. */
+/** out [m_r, n]: this rank's rows of act(S + bias), or of S + bias + residual, where S is the sum
+ * over ranks of x [m, k] * weight^T. Collective. Stream, alignment and errors: as tilelace_ag_gemm.
+ * Traffic: (m - m_r) * n partials leave each rank. More in tilelace/ops.h, gemm_rs. */
 tilelace_status tilelace_gemm_rs(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
-/** out [m, n]: all rows of the sum that tilelace_gemm_rs scatters, bitwise equal on every rank.
- * Collective. Stream, alignment and errors: as tilelace_ag_gemm. Traffic: (ranks - 1) / ranks * m
- * * n partials and as many results leave each rank. More in tilelace/ops.h, gemm_ar. */
+/** out [m, n]: all rows that tilelace_gemm_rs scatters, bitwise equal on every rank. Collective.
+ * Stream, alignment and errors: as tilelace_ag_gemm. Traffic: (ranks - 1) / ranks * m * n partials
+ * and as many results leave each rank. More in tilelace/ops.h, gemm_ar. */
 tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
 /** Calls the op that args->op names, as the three functions above do. Collective. Errors: as
@@ -386,22 +386,22 @@ tilelace_status tilelace_call(tilelace_communicator* communicator, const tilelac
  * while the stream is being captured. Collective.
  * Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_prepare_collectives(tilelace_communicator* communicator);
-/** out [count] = the sum (or avg, max) of all ranks' in [count], bitwise equal on every rank.
+/** out [count] = the sum (or avg, max) over ranks of `in` [count], bitwise equal on every rank.
  * Collective. CPU ranks: blocking. GPU ranks: enqueued on args->stream. Alignment: an element; 16
  * bytes are faster. Traffic: tilelace/collectives.h. Errors: usage, system, peer, timeout; GPU
- * ranks: those that depend on peers come from the next call or tilelace_synchronize. */
+ * ranks: the next call or tilelace_synchronize returns errors that depend on peers. */
 tilelace_status tilelace_all_reduce(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
-/** out [sum of counts] = the in [counts[rank]] of every rank, in rank order. Collective. Stream,
+/** out [sum of counts] = every rank's `in` [counts[rank]], in rank order. Collective. Stream,
  * alignment, traffic and errors: as tilelace_all_reduce. */
 tilelace_status tilelace_all_gather(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
-/** out [counts[rank]] = this rank's part of the sum of all ranks' in [sum of counts]. Collective.
+/** out [counts[rank]] = this rank's part of the sum over ranks of `in` [sum of counts]. Collective.
  * Stream, alignment, traffic and errors: as tilelace_all_reduce. */
 tilelace_status tilelace_reduce_scatter(tilelace_communicator* communicator,
                                         const tilelace_collective_args* args);
-/** Sends each rank its part of in [sum of counts]; out [sum of takes] = the parts received, in rank
- * order. Collective. Stream, alignment, traffic and errors: as tilelace_all_reduce. */
+/** Sends each rank its part of `in` [sum of counts]; out [sum of takes] = the parts received, in
+ * rank order. Collective. Stream, alignment, traffic and errors: as tilelace_all_reduce. */
 tilelace_status tilelace_all_to_all(tilelace_communicator* communicator,
                                     const tilelace_collective_args* args);
 /** Adds x of all ranks and the residual, then normalises each row. Results are bitwise equal on

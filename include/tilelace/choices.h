@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The enums that plans are made of. Separate from plan.h because kernels need only these.
+// The enums that a Plan consists of. They have their own header, since kernels need no plan.h.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -7,39 +7,39 @@
 namespace tilelace {
 
 /// The fused ops: `ag_gemm` all-gather + GEMM, `gemm_rs` GEMM + reduce-scatter, `gemm_ar` GEMM +
-/// all-reduce. tilelace/ops.h has the calls, op_table.h the operands.
+/// all-reduce. tilelace/ops.h declares the calls; op_table.h lists the operands.
 enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
-/// Applied to the fp32 result (after bias) before it is rounded, once. `none`: the result as it is;
-/// `gelu` by the error function, `gelu_tanh` by its tanh approximation; `silu`: x * sigmoid(x);
-/// `swiglu`: ag_gemm with exactly two weights (gate, up), out = silu(gate) * up, one output.
+/// The function applied to the fp32 result, after the bias and before the only rounding. `none`: no
+/// function; `gelu`: by the error function; `gelu_tanh`: its tanh approximation; `silu`: the
+/// product x * sigmoid(x); `swiglu`: ag_gemm with two weights and one output, silu(gate) * up.
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
 /// How a call runs. `fused`: tiles and transfers in one schedule. `medium`: one GEMM per shard,
-/// overlapped with the transfers of the others. `unfused`: collective and GEMM one after the other.
+/// overlapped with transfers of other shards. `unfused`: collective and GEMM one after the other.
 enum class Path : std::uint8_t { fused, medium, unfused };
-/// Who sends to whom. `mesh`: every rank to every other one, beginning with the next rank. `ring`:
-/// every rank to the next one. `two_level`: within and between nodes that have equally many ranks.
+/// Who sends to whom. `mesh`: every rank to all others, the next rank first. `ring`: every rank to
+/// the next one. `two_level`: between nodes and within nodes; all nodes have equally many ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
 /// `store`: the workers that compute. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory adds
 /// partial sums as they arrive (GPU ranks, gemm_rs), so the last bits of a sum differ from run to
-/// run. `multimem`: the NVLink switch adds the partial sums of all ranks and stores the result on
-/// all (GPU ranks, gemm_ar), in the switch's order. More in transport_table.h.
+/// run. `multimem`: the NVLink switch adds the partial sums of all ranks, in its own order, and
+/// stores the result on all ranks (GPU ranks, gemm_ar). More in transport_table.h.
 enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
 
 /// Where a rank keeps its tensors and computes: `cpu`, or `cuda` with one GPU per rank.
 enum class Device : std::uint8_t { cpu, cuda };
 
-/// The op's name, as the command and records spell it. Errors: none; unknown values have one, too.
+/// The op's name, as the command and records spell it, or "unknown op". Errors: none.
 std::string_view name_of(Op);
-/// The activation's name. Errors: none, as for ops.
+/// The activation's name; "?" for an unknown value. Errors: none.
 std::string_view name_of(Activation);
-/// The path's name. Errors: none, as for ops.
+/// The path's name; "?" for an unknown value. Errors: none.
 std::string_view name_of(Path);
-/// The route's name. Errors: none, as for ops.
+/// The route's name; "?" for an unknown value. Errors: none.
 std::string_view name_of(RouteKind);
-/// The transport's name. Errors: none, as for ops.
+/// The transport's name; "?" for an unknown value. Errors: none.
 std::string_view name_of(Transport);
-/// The device's name. Errors: none, as for ops.
+/// The device's name; "?" for an unknown value. Errors: none.
 std::string_view name_of(Device);
 
 }  // namespace tilelace

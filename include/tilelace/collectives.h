@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives without a GEMM: all_reduce, all_gather, reduce_scatter, all_to_all. Tensors are
-// contiguous, and their sizes are given in elements. No size needs to be prepared.
+// contiguous, and their sizes are given in elements. Calls of any size run without prepare().
 #pragma once
 #include <array>
 #include <cstddef>
@@ -16,11 +16,11 @@ class Communicator;
 
 /// The collectives `all_reduce`, `all_gather`, `reduce_scatter` and `all_to_all` of NCCL and MPI.
 enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
-/// How elements are combined. `sum`; `avg`: the sum, divided by the number of ranks before the one
-/// rounding, floats only; `max`: the largest.
+/// How elements are combined. `sum`; `avg` (floats only): the sum divided by the number of ranks,
+/// then rounded once; `max`: the largest.
 enum class Reduction : std::uint8_t { sum, avg, max };
-/// Element types: `bf16`, `fp16`, `fp32`, `i32`, `i64`, `u8`. A collective that only moves elements
-/// takes any type of the same width.
+/// Element types: `bf16`, `fp16`, `fp32`, `i32`, `i64`, `u8`. all_gather and all_to_all only move
+/// elements: there an Item stands for any type of its width.
 enum class Item : std::uint8_t { bf16, fp16, fp32, i32, i64, u8 };
 
 /// Facts about a collective.
@@ -29,7 +29,7 @@ struct CollectiveRow {
   std::string_view name;  ///< as the command and records spell it
   std::string_view help;  ///< one line for --help
   bool sums = false;      ///< elements of all ranks are added
-  bool shares = false;    ///< every rank gets the sums
+  bool shares = false;    ///< every rank gets all sums
 };
 
 /// In the order of the enum.
@@ -57,33 +57,33 @@ inline constexpr std::array kItems{
     ItemRow{Item::fp32, "fp32", 4, true}, ItemRow{Item::i32, "i32", 4},
     ItemRow{Item::i64, "i64", 8},         ItemRow{Item::u8, "u8", 1}};
 
-/// The row of a collective; std::out_of_range for a value that names none.
+/// The row of a collective; throws std::out_of_range if the value names no collective.
 constexpr const CollectiveRow& row_of(Collective c) {
   return kCollectives.at(static_cast<std::size_t>(c));
 }
-/// The row of an element type; std::out_of_range for a value that names none.
+/// The row of an element type; throws std::out_of_range if the value names no type.
 constexpr const ItemRow& row_of(Item i) { return kItems.at(static_cast<std::size_t>(i)); }
-/// The reduction's name. Errors: none; an unknown value has a text, too.
+/// The reduction's name. Errors: std::out_of_range (an unknown value).
 std::string_view name_of(Reduction);
 
 /// Arguments of one call. Ranks make the same calls in the same order.
-/// Counts are in elements; `counts` has one entry, equal on every rank, or one per rank:
-///   all_reduce      {count}: in and out [count]
-///   all_gather      size of each rank's part: in [counts[rank]], out [sum of counts] by rank
-///   reduce_scatter  size of each rank's part: in [sum of counts] by rank, out [counts[rank]]
-///   all_to_all      size of each rank's share of `in` [sum of counts]; out [sum of takes], by rank
-/// In an all_to_all, rank b must take as many elements from a as a sends to b. A count may be 0. In
-/// place: all_reduce with out == in; all_gather with `in`, and reduce_scatter with `out`, at its
-/// place in the larger tensor. Otherwise in and out must not overlap. GPU ranks: a tensor in a
-/// SymmetricBuffer must be at the same place of it on every rank, else calls that go directly end
-/// in a usage error (docs/collectives.md).
+/// `counts`, in elements, has one entry for all ranks, equal on every rank, or one entry per rank:
+///   all_reduce      one entry, count: in and out [count]
+///   all_gather      the size of each rank's part: in [counts[rank]], out [sum of counts]
+///   reduce_scatter  the size of each rank's part: in [sum of counts], out [counts[rank]]
+///   all_to_all      how much of in [sum of counts] goes to each rank; out [sum of takes]
+/// Parts lie in rank order; a count may be 0. In an all_to_all, rank b must take as many elements
+/// from rank a as a sends to b. In place: all_reduce with out == in; all_gather if `in` is this
+/// rank's part of `out`; reduce_scatter if `out` is this rank's part of `in`. Otherwise in and out
+/// must not overlap. GPU ranks: a tensor in a SymmetricBuffer must have the same offset in it on
+/// every rank, or calls that use it without staging end in a usage error (docs/collectives.md).
 struct CollectiveArgs {
   const void* in = nullptr;                   ///< aligned to an element (faster: 16 bytes)
-  void* out = nullptr;                        ///< the same
+  void* out = nullptr;                        ///< aligned like `in`
   Item item = Item::bf16;                     ///< type of the elements
-  Reduction reduction = Reduction::sum;       ///< all_reduce and reduce_scatter
+  Reduction reduction = Reduction::sum;       ///< only for all_reduce and reduce_scatter
   std::span<const std::int64_t> counts = {};  ///< elements, as above
-  /// all_to_all: elements from each rank; one entry: the same number from all.
+  /// all_to_all: elements to receive from each rank; one entry: the same number from all ranks.
   std::span<const std::int64_t> takes = {};
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
 };
@@ -93,28 +93,28 @@ struct CollectiveOptions {
   /// true: send lines, small units that hold their own flag, good for few bytes
   /// (docs/collectives.md); false: send chunks, each followed by a flag.
   std::optional<bool> lines;
-  std::optional<int> shots;           ///< all_reduce: 1 (one-shot: each rank adds all) or 2
-  std::optional<int> workers;         ///< GPUs: limit of CTAs, for calls that run beside GEMMs
+  std::optional<int> shots;           ///< all_reduce: 1 (each rank sums all) or 2 (each a part)
+  std::optional<int> workers;         ///< GPUs: most CTAs, for calls that overlap with GEMMs
   std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 
   bool operator==(const CollectiveOptions&) const = default;
 };
 
-/// Allocates the staging of collectives on this communicator; later calls do nothing. The first
-/// collective does so itself, but cannot in a capture: call this before. Collective. Memory: a
+/// Allocates the staging of collectives on this communicator; later calls do nothing. Without this
+/// call the first collective allocates the staging, which fails in a capture. Collective. Memory: a
 /// fixed number of bytes per rank for all sizes (docs/collectives.md). Errors: usage (more than 8
 /// ranks on GPUs, ranks that share a GPU), system, peer, timeout.
 void prepare_collectives(Communicator&);
 
-/// out [count] = the sum (avg, max) over ranks of in [count], the same bits on every rank.
-/// Sums run in fp32 (integers: in their own type, they wrap around) in rank order and are rounded
-/// once: bitwise equal for all options, at every size and in every run. At most 8 ranks on GPUs.
-/// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream after the work in it; later
-/// work in the stream sees the whole `out` and may write `in`. Use one stream at a time per
-/// communicator, also for its fused ops. May be captured. Alignment: an element (faster: 16 bytes).
-/// Traffic: each rank sends 2 (ranks - 1) / ranks times the bytes, in one shot (ranks - 1) times;
-/// lines double the traffic.
-/// Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before any result
+/// out [count] = the sum (average, maximum) over ranks of in [count], the same bits on every rank.
+/// Sums run in rank order in fp32 and are rounded once (integers: in their own type, wrapping). All
+/// options, sizes and runs give the same bits. At most 8 ranks on GPUs. Collective.
+/// CPU ranks: blocking. GPU ranks: enqueued on args.stream after the work in it; later work in the
+/// stream sees the whole `out` and may write `in`. Use one stream at a time for all collectives and
+/// fused ops of a communicator. May be captured. Alignment: an element (faster: 16 bytes).
+/// Traffic: each rank sends 2 (ranks - 1) / ranks times the bytes of `in`, or (ranks - 1) times if
+/// `shots` is 1; lines double the traffic.
+/// Errors: usage (a wrong argument, before anything is sent; ranks that disagree, before any result
 /// is written), system (memory for staging), peer, timeout; on GPUs the next call or synchronize()
 /// throws errors that depend on peers.
 void all_reduce(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
@@ -125,17 +125,17 @@ void all_reduce(Communicator&, const CollectiveArgs&, const CollectiveOptions& =
 void all_gather(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// out [counts[rank]] = this rank's part of the sum over ranks of in [sum of counts]. Collective;
-/// sums, stream, alignment and errors are as for all_reduce. Traffic: all but the own part of `in`
-/// leaves each rank; lines double the traffic.
+/// sums, stream, alignment and errors are as for all_reduce. Traffic: each rank sends all of `in`
+/// except its own part; lines double the traffic.
 void reduce_scatter(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Sends each rank its part of in [sum of counts]; out [sum of takes] has what came, in rank order.
-/// Collective; stream, alignment and errors are as for all_reduce. If the counts and takes of two
-/// ranks do not match, other ranks may have written a part of `out`. Traffic: all but the own part
-/// of `in` leaves each rank; lines double the traffic.
+/// Sends each rank its part of in [sum of counts]; out [sum of takes] receives all ranks' parts, in
+/// rank order. Collective; stream, alignment and errors are as for all_reduce. If counts and takes
+/// of two ranks do not match, a third rank may write a part of its `out` before it gets the error.
+/// Traffic: each rank sends all of `in` except its own part; lines double the traffic.
 void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Calls the function of that name. Collective. Errors: as of that function.
+/// Calls the function of the given collective. Collective. Errors: as of that function.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Replaces a collective that this rank cannot make: the peers get a usage error with this reason
@@ -143,7 +143,7 @@ void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveO
 /// on every rank, if it replaces the communicator's first collective.
 void refuse_collective(Communicator&, const std::string& reason, void* stream = nullptr);
 
-/// Says how such a call would run: lines or chunks, shots, workers, chunk, pieces. Local.
+/// Describes how this call would run: lines or chunks, shots, workers, chunk, pieces. Local.
 /// Errors: usage (arguments or options that the call would refuse).
 std::string describe_collective(const Communicator&, Collective, const CollectiveArgs&,
                                 const CollectiveOptions& = {});

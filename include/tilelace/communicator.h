@@ -14,13 +14,13 @@
 namespace tilelace {
 
 /// Options of a group; `workers`, `link_*` and `timeout_s` must be equal on every rank.
-/// With `device` cuda every rank has its own GPU, and `workers`, `link_*` and `checked` stay at
+/// With `device` cuda every rank has its own GPU, and `workers`, `link_*` and `checked` must keep
 /// their defaults.
 struct CommunicatorOptions {
   int workers = 0;  ///< compute workers per rank; 0: cores / ranks, at least 1
   /// Upper limit of `workers`; on a GPU the number of SMs that calls may use, at least 2. 0: no
   /// limit. If calls of several communicators, or of NCCL, run on one GPU at the same time, their
-  /// limits must add up to no more than the GPU has. Count in pairs of SMs: a kernel that waits may
+  /// limits must add up to at most the GPU's SMs. Count in pairs of SMs: a kernel that waits may
   /// occupy a pair for each of its CTAs (docs/decisions/0019). Each stream then needs a hardware
   /// queue of its own (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and all kernels must be loaded
   /// before the first call (CUDA_MODULE_LOADING=EAGER, or one launch of each kernel).
@@ -30,40 +30,40 @@ struct CommunicatorOptions {
   double link_latency_s = 0;    ///< emulated wire: latency of each transfer
   bool checked = false;         ///< record every access and report races (ranks as threads only)
   Device device = Device::cpu;  ///< where the ranks' tensors are
-  int device_index = -1;        ///< cuda: the GPU to use; -1: the GPU of the rank's number
-                                ///< (threads) or of LOCAL_RANK (processes), or the only GPU that
-                                ///< the process sees
-  /// cuda: also maps memory for multicast, which gemm_ar with transport multimem needs. Needs
-  /// TILELACE_MULTICAST=1 in the environment too: on some machines a program that maps multicast
-  /// memory can make the GPUs unusable for other programs.
+  int device_index = -1;        ///< cuda: the GPU to use. -1: a rank that is a thread uses the GPU
+                                ///< of its number; a process uses the only GPU that it sees, or
+                                ///< else the GPU of number LOCAL_RANK
+  /// cuda: also maps memory for multicast, which gemm_ar with transport multimem needs. This works
+  /// only with TILELACE_MULTICAST=1 in the environment, since on some machines a program that maps
+  /// multicast memory can make the GPUs unusable for other programs.
   bool multicast = false;
   /// cuda: measured plans, from read_tuning() or tune(); the same table on every rank. If this is
   /// null and `tuning_file` is empty, ranks read the file that TILELACE_TUNING names in the
   /// environment, or else the installed tables for these GPUs.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
   /// cuda: a table's file, read when ranks join; if one rank cannot read it, all get an error.
-  /// "off", here or in TILELACE_TUNING: no table, not even the installed ones. Empty: as said at
-  /// `tuning`.
+  /// "off", here or in TILELACE_TUNING: no table, not even the installed ones. Empty: see `tuning`
+  /// above.
   std::string tuning_file = {};
   /// cuda: a folder, made if absent, that keeps tuned plans between runs, in one file per kind of
-  /// GPU and number of ranks; rank 0 reads and writes it. Empty: none. A file in the folder that is
-  /// not a table is logged and ignored.
+  /// GPU and number of ranks; rank 0 reads and writes the files. Empty: no cache. A file in the
+  /// folder that is not a table is logged and ignored.
   std::string cache = {};
   /// cuda: seconds (at most 3600) that the first call of a problem may spend on timing plans if no
   /// table has the problem. Later calls use the fastest plan. 0: off. Captured calls are not tuned.
-  /// Results of that problem may differ in the last bits from run to run, since the plan fixes the
-  /// order of sums. CPU ranks have nothing to tune and log this once.
+  /// Results of that problem may differ in the last bits from run to run, since another plan may
+  /// sum in another order. CPU ranks have nothing to tune and log this once.
   double autotune = 0;
-  bool deterministic = false;  ///< true: autotune must be 0; equal tables give equal results
+  bool deterministic = false;  ///< true: refuse autotune, so that equal tables give equal results
 };
 
 /// A problem with the weights that its calls will use.
 /// CPU ranks pack the weights in `prepare`. GPU ranks read them in place, possibly before earlier
-/// work in the stream is done. Their values must not change until `prepare` is called again. A call
-/// may also pass other weights, which may change until that call: CPU ranks pack them in each call,
-/// GPU ranks read them in stream order.
+/// work in the stream is done. Prepared weights must not change until `prepare` is called again. A
+/// call may also pass other weights, whose values may change between calls: CPU ranks pack them in
+/// each call, GPU ranks read them in stream order.
 struct Preparation {
-  Problem problem;                  ///< its m is the largest that calls will have
+  Problem problem;                  ///< with the largest m that a call will have
   std::vector<TensorView> weights;  ///< one [n_i, k] for each n of the problem, or none
   PlanOptions options;              ///< options of the calls; equal on every rank
 };
@@ -160,7 +160,7 @@ class Communicator {
   void barrier();
 
   /// Waits until the work in `stream` (a cudaStream_t; null: the default stream) is done, at most
-  /// `bound_s` seconds (more than 0, to 1e9). The results of calls in the stream are then visible
+  /// `bound_s` seconds (over 0, at most 1e9). The results of calls in the stream are then visible
   /// to the host. Local; on CPU ranks, whose calls are blocking, it returns at once. Errors: those
   /// of calls since the last synchronize (usage: ranks that disagree; timeout; peer; system), usage
   /// (a stream that is being captured).
@@ -169,7 +169,7 @@ class Communicator {
   /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
   void abort() noexcept;
 
-  /// All that the checked mode has found so far on any rank, one text per finding; empty also if
+  /// All that the checked mode has found so far on any rank, one text per finding; also empty if
   /// the mode is off. Local. Errors: usage (empty communicator).
   [[nodiscard]] std::vector<std::string> findings() const;
 
@@ -183,22 +183,22 @@ class Communicator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Memory of equal size on every rank that every rank can reach; peer(r) is rank r's part.
-/// Zero-filled. On GPUs it is device memory, mapped on every rank, so that kernels and copies of
-/// any rank reach every part. A rank's work on the memory must have finished before the rank
-/// destroys its buffer.
-/// Making it is collective; the memory is freed when the last rank destroys it. Errors: usage
-/// (sizes differ between ranks), system, peer, timeout.
+/// Memory with an equally large part on each rank; every rank can reach all parts. peer(r) is rank
+/// r's part. Zero-filled. On GPUs it is device memory, mapped on every rank, so that kernels and
+/// copies of any rank reach every part. A rank's work on the memory must have finished before the
+/// rank destroys its buffer.
+/// Construction is collective; the memory is freed when the last rank destroys its buffer. Errors:
+/// usage (sizes differ between ranks), system, peer, timeout.
 class SymmetricBuffer {
  public:
-  /// `bytes` on every rank, may be 0. Collective. Errors: as above.
+  /// Allocates `bytes` bytes (may be 0) on every rank. Collective. Errors: as above.
   SymmetricBuffer(Communicator&, std::size_t bytes);
   SymmetricBuffer(SymmetricBuffer&&) noexcept;
   SymmetricBuffer& operator=(SymmetricBuffer&&) noexcept;
   ~SymmetricBuffer();
   /// The address of this rank's part. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* local() const;
-  /// Where this rank finds the part of `rank`. Local. Errors: usage (no such rank; as local).
+  /// The address of `rank`'s part on this rank. Local. Errors: usage (no such rank; as local).
   [[nodiscard]] void* peer(int rank) const;
   /// Size of each part in bytes, as asked for. Local. Errors: as local.
   [[nodiscard]] std::size_t bytes() const;
@@ -209,12 +209,12 @@ class SymmetricBuffer {
 };
 
 /// Memory for the rank's tensors: on its GPU, or on the host for CPU ranks. Zero-filled, aligned to
-/// 256 bytes, freed with this object; all work on it must have finished by then. The memory may
+/// 256 bytes, freed with this object; all work on the memory must be done by then. The memory may
 /// outlive the communicator. For programs that have no allocator of their own. Local. Errors:
 /// usage, system.
 class DeviceBuffer {
  public:
-  /// `bytes` for this rank. Local. Errors: usage, system (out of memory).
+  /// Allocates `bytes` bytes for this rank. Local. Errors: usage, system (out of memory).
   DeviceBuffer(Communicator&, std::size_t bytes);
   DeviceBuffer(DeviceBuffer&&) noexcept;
   DeviceBuffer& operator=(DeviceBuffer&&) noexcept;

@@ -14,7 +14,7 @@ enum class DType : std::uint8_t { bf16, fp16, fp32 };
 /// The type that products and sums accumulate in. Partial sums of this type are sent unrounded.
 inline constexpr DType kAccumulator = DType::fp32;
 
-/// Facts about an element type. No type has scales beside its elements.
+/// Facts about an element type. No type comes with separate scale factors.
 struct DTypeRow {
   DType type;                  ///< the type that the row is for
   std::string_view name;       ///< as the command and records spell it
@@ -22,8 +22,8 @@ struct DTypeRow {
   std::string_view file_name;  ///< as safetensors spells it
   std::size_t bytes;           ///< size of an element
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
-  int underflow_exponent;      ///< a result that underflows errs by at most 2^this
-  bool on_gpus;                ///< whether GPU ranks take it
+  int underflow_exponent;      ///< a result that underflows errs by at most 2^underflow_exponent
+  bool on_gpus;                ///< whether GPU ranks support the type
   int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };
 
@@ -35,7 +35,7 @@ inline constexpr DTypeRow kDTypes[] = {
 /// The row for a value that names no type.
 inline constexpr DTypeRow kNoDType = {DType{}, "?", "?", "?", 0, 0, 0, false, 0};
 
-/// The row of a type; kNoDType for a value that names none.
+/// The row of a type; kNoDType for a value that names no type.
 constexpr const DTypeRow& row_of(DType t) {
   for (const DTypeRow& row : kDTypes)
     if (row.type == t) return row;
@@ -51,7 +51,7 @@ constexpr std::string_view name_of(DType t) { return row_of(t).name; }
 /// Unit roundoff u of the type: one rounding errs by at most u * |value|.
 constexpr double unit_roundoff(DType t) { return row_of(t).roundoff; }
 
-/// The type whose name is this in the given column of the table, by default the short names.
+/// The type with this name in a column of the table (default: the short names), if there is one.
 constexpr std::optional<DType> dtype_named(std::string_view name,
                                            std::string_view DTypeRow::*column = &DTypeRow::name) {
   for (const DTypeRow& row : kDTypes)
@@ -59,9 +59,9 @@ constexpr std::optional<DType> dtype_named(std::string_view name,
   return std::nullopt;
 }
 
-/// The names of all types, from a column, as one text: "bf16, fp16 or fp32". Errors: none.
+/// The names of all types in a column, as one text: "bf16, fp16 or fp32". Errors: none.
 std::string names_of_dtypes(std::string_view DTypeRow::*column = &DTypeRow::name);
-/// The same for the types that GPU ranks take. Errors: none.
+/// The short names of the types that GPU ranks support, as one text. Errors: none.
 std::string names_of_gpu_dtypes();
 
 }  // namespace tilelace

@@ -22,12 +22,12 @@ constexpr std::string_view name_of(ErrorKind k) {
   return "?";
 }
 
-/// The only exception of the library. The text says what happened, in which op, and what to do.
+/// The library's only exception class. The text says what happened, in which op, and what to do.
 class Error : public std::runtime_error {
  public:
   /// An error of this kind with this text. Errors: std::bad_alloc.
   Error(ErrorKind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
-  /// What went wrong; what() says it in words.
+  /// The kind of the error; what() returns the text.
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
 
  private:

@@ -11,8 +11,8 @@ constexpr float bf16_to_float(std::uint16_t h) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(h) << 16);
 }
 
-/// The nearest bf16, in a tie the even one. Values above the largest become infinity; NaN stays
-/// NaN. Local.
+/// The nearest bf16; of two equally near ones, the even one. Values that round beyond the largest
+/// bf16 become infinity; NaN stays NaN. Local.
 /// Errors: none.
 constexpr std::uint16_t float_to_bf16(float f) {
   const auto bits = std::bit_cast<std::uint32_t>(f);
@@ -31,7 +31,7 @@ constexpr float fp16_to_float(std::uint16_t h) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
 
-/// The nearest fp16, as float_to_bf16: 65520 and above become infinity. Local. Errors: none.
+/// The nearest fp16, like float_to_bf16; 65520 and above become infinity. Local. Errors: none.
 constexpr std::uint16_t float_to_fp16(float f) {
   const auto bits = std::bit_cast<std::uint32_t>(f);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
@@ -46,8 +46,8 @@ constexpr std::uint16_t float_to_fp16(float f) {
   return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000U) >> 13));
 }
 
-/// An element of a DType::bf16 tensor, which std::vector<Bf16> can hold. A Bf16 converts to float
-/// implicitly. A float converts to Bf16 only explicitly, rounded by float_to_bf16.
+/// An element of a DType::bf16 tensor; std::vector<Bf16> can hold such a tensor. A Bf16 converts to
+/// float implicitly. A float converts to Bf16 only explicitly, rounded by float_to_bf16.
 struct Bf16 {
   std::uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of mantissa
 

@@ -18,8 +18,8 @@ class Communicator;
 /// The function applied to an expert's product, in fp32, before the result is rounded. `none`,
 /// `gelu`, `gelu_tanh` and `silu` are those of `Activation`. `swiglu`: the first half of the
 /// weight's rows is the gate, the second half is up; out = silu(gate) * up. `swiglu_clamped`
-/// (gpt-oss): the weight's rows alternate between gate and up; the gate is clamped to at most 7, up
-/// to -7..7; out = (up + 1) * gate * sigmoid(1.702 * gate).
+/// (gpt-oss): the weight's rows alternate between gate and up; gate values are clamped to at most
+/// 7, up values to -7..7; out = (up + 1) * gate * sigmoid(1.702 * gate).
 enum class ExpertActivation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu, swiglu_clamped };
 
 /// Facts about an activation.
@@ -38,12 +38,12 @@ inline constexpr std::array kExpertActivations{
     ExpertActivationRow{ExpertActivation::swiglu, "swiglu", true},
     ExpertActivationRow{ExpertActivation::swiglu_clamped, "swiglu_clamped", true}};
 
-/// The row of an activation; std::out_of_range for a value that names none.
+/// The row of an activation; throws std::out_of_range if the value names no activation.
 constexpr const ExpertActivationRow& row_of(ExpertActivation a) {
   return kExpertActivations.at(static_cast<std::size_t>(a));
 }
 
-/// Where swiglu_clamped clamps gate and up.
+/// The limit to which swiglu_clamped clamps gate and up.
 inline constexpr float kSwigluLimit = 7.0F;
 inline constexpr float kSwigluAlpha = 1.702F;  ///< swiglu_clamped's factor inside the sigmoid
 
@@ -51,7 +51,7 @@ inline constexpr float kSwigluAlpha = 1.702F;  ///< swiglu_clamped's factor insi
 struct GroupedGemmArgs {
   TensorView x;                          ///< [rows, k], the rows of expert 0, then of expert 1, ...
   const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: each expert's first row,
-                                         ///< beginning with 0; the last is the number of rows
+                                         ///< beginning with 0, then the number of all their rows
   std::int64_t experts = 0;              ///< number of experts
   TensorView weight;                     ///< [experts * w, k]; w is n, or 2 n if gated
   TensorView bias = {};                  ///< absent, or [experts, w]
@@ -60,7 +60,7 @@ struct GroupedGemmArgs {
   /// is scales[r], or scales[sources[r]] if `sources` is not null.
   const float* scales = nullptr;
   const std::int32_t* sources = nullptr;  ///< null, or [rows]: see `scales`
-  TensorView out = {};                    ///< [rows, n]; rows of no expert are not written
+  TensorView out = {};                    ///< [rows, n]; rows without an expert are not written
   Device device = Device::cpu;            ///< where the tensors are
   void* stream = nullptr;                 ///< GPUs: a cudaStream_t; null: the default stream
 };
@@ -77,10 +77,10 @@ void grouped_gemm(const GroupedGemmArgs&);
 /// The sizes and options of a layer: equal on every rank, except `inner`, `first` and `here`.
 struct MoeLayer {
   DType dtype{};             ///< of all tensors except ids, router weights and the map
-  std::int64_t m = 0;        ///< the most tokens that a call will have, over all ranks
+  std::int64_t m = 0;        ///< largest number of tokens of a call, all ranks together
   std::int64_t hidden = 0;   ///< columns of a token
   std::int64_t inner = 0;    ///< this rank's columns of the first product's result
-  std::int64_t experts = 0;  ///< of the whole layer
+  std::int64_t experts = 0;  ///< number of experts of the whole layer
   std::int64_t top_k = 0;    ///< experts that each token chooses
   std::int64_t first = 0;    ///< this rank has the experts [first, first + here)
   std::int64_t here = 0;     ///< number of experts here; 0: all
@@ -88,15 +88,15 @@ struct MoeLayer {
   /// true: every rank already has all tokens and their routing, so ag_moe gathers nothing; moe_ar
   /// or moe_rs follows. false: every rank has its own tokens.
   bool replicated = false;
-  /// true: tokens are multiplied by router weights before the first product; false: rows are
-  /// multiplied by them after the second.
+  /// true: router weights multiply the tokens before the first product; false: they multiply the
+  /// rows after the second product.
   bool weight_on_input = false;
 
   bool operator==(const MoeLayer&) const = default;
 };
 
 /// A router's choices for some tokens; both arrays are dense. An id is an expert's number, or -1
-/// for no choice, whose weight is not read. A token may choose an expert twice.
+/// for no choice; the weight of an id -1 is not read. A token may choose an expert twice.
 struct Routing {
   const void* ids = nullptr;       ///< [tokens, top_k]
   Item type = Item::i32;           ///< type of the ids: i32 or i64
@@ -116,9 +116,9 @@ struct AgMoeArgs {
   TensorView weight;     ///< [here * w, hidden]; w is inner, or 2 inner if gated
   TensorView bias = {};  ///< absent, or [here, w]
   std::int32_t* map =
-      nullptr;          ///< [moe_map_words], 16-byte aligned; written, the second half reads it
-  TensorView out = {};  ///< [m * top_k, inner]: rows by expert; rows of no expert are not written
-  TensorView gathered = {};  ///< absent, or [m, hidden]: receives the tokens; not if replicated
+      nullptr;          ///< [moe_map_words], 16-byte aligned; written for use by moe_rs or moe_ar
+  TensorView out = {};  ///< [m * top_k, inner], rows sorted by expert; unused rows are not written
+  TensorView gathered = {};  ///< absent (always if replicated), or [m, hidden]: receives all tokens
   std::span<const std::int64_t> rows =
       {};  ///< tokens of each rank; empty: split evenly, remainder on the first ranks
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
@@ -131,8 +131,8 @@ struct MoeReduceArgs {
   TensorView x;                       ///< [m * top_k, inner], as ag_moe wrote it
   const std::int32_t* map = nullptr;  ///< as ag_moe wrote it
   TensorView weight;                  ///< [here * hidden, inner]
-  /// Absent, or [here, hidden]: bias of the second product. The terms of all ranks are added, so of
-  /// the ranks that share an expert only one may add its bias.
+  /// Absent, or [here, hidden]: bias of the second product. All ranks' terms are added, so only one
+  /// of the ranks that share an expert may add that expert's bias.
   TensorView bias = {};
   /// Absent, or [m, hidden]: added to this rank's term of the sum (a shared expert's part, or a
   /// residual on one rank). moe_rs also takes [m_r, hidden], for this rank's tokens alone.
@@ -142,7 +142,7 @@ struct MoeReduceArgs {
   void* stream = nullptr;                   ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
-/// Allocates staging and scratch memory for this layer and all smaller ones, so that calls allocate
+/// Allocates staging and scratch memory for this layer and smaller layers, so that calls allocate
 /// nothing, except that CPU ranks pack weights in each call. May be repeated for other layers.
 /// Collective.
 /// Memory per rank: (m + m * top_k) * hidden elements, 8 * m * top_k bytes, and what
@@ -151,22 +151,22 @@ void prepare_moe(Communicator&, const MoeLayer&);
 
 /// A layer's first half: gathers all ranks' tokens and their routing, orders the rows by (expert,
 /// token, slot), and multiplies them by their experts' weights: out[row] = act(token * weight_e^T +
-/// bias_e). `map` says which row belongs to which (token, slot). There is one row for each choice
-/// of this rank's experts: no row is padding, and no choice is dropped. With `replicated` the call
-/// is local. Products are summed in fp32, rounded once; so are weighted tokens (weight_on_input).
+/// bias_e). `map` says which row belongs to which (token, slot). Each (token, slot) that chose one
+/// of this rank's experts has one row: no padding, no dropped choice. With `replicated` the call is
+/// local. Products are summed in fp32 and rounded once; weighted tokens (weight_on_input), too.
 /// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe; a replay reads the
-/// routing anew. Alignment: 16 bytes; ids and weights: an element. Traffic: (ranks - 1) * m_r
-/// * hidden elements and 8 or 12 bytes a choice leave each rank. Errors: usage (a wrong argument:
-/// before anything is sent; ids that name no expert: on every rank; on CPU ranks before `out` is
-/// written, on GPU ranks from the second half, which then writes nothing), peer, timeout, system.
+/// routing anew. Alignment: 16 bytes; ids and weights: an element. Traffic: each rank sends m_r *
+/// hidden elements and 8 or 12 bytes per choice to every other rank. Errors: usage (a wrong
+/// argument, before anything is sent; ids that name no expert, on every rank: on CPU ranks before
+/// `out` is written, on GPU ranks in the second half, which writes nothing), peer, timeout, system.
 void ag_moe(Communicator&, const AgMoeArgs&);
 
 /// A layer's second half: multiplies the rows by their experts' weights and by the router's, adds
-/// each token's rows in the order of its slots in fp32, then `add`, and scatters the sums: out
-/// [m_r, hidden] is this rank's tokens. Values are rounded three times: each row after the product,
-/// a rank's sum over a token's slots, and the result after the sum over ranks, which is made as by
-/// reduce_scatter. Every run gives the same bits. Collective. CPU ranks: blocking. GPU ranks:
+/// each token's rows in slot order, then `add`, in fp32, and reduce-scatters these sums: out [m_r,
+/// hidden] has this rank's tokens. Values are rounded three times: each row after the product, each
+/// rank's sum over a token's slots, and the sum over ranks, computed as in reduce_scatter. All runs
+/// give the same bits. Collective. CPU ranks: blocking. GPU ranks:
 /// enqueued on args.stream; the next call or synchronize throws errors that depend on the routing.
 /// Alignment: 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe;
 /// usage, on every rank before `out` is written, if the maps of two ranks come from different

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of ops, one row each. Code that depends on the op reads the op's row; the command, the
-// bindings, the checks of tensors and docs/ops.md go through all rows.
+// bindings, the checks of tensors and the generator of docs/ops.md loop over all rows.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -26,12 +26,12 @@ enum class Role : std::uint8_t { input, weight, bias, residual, out, gathered };
 /// Facts about an operand: its `role` and its shape, `rows` x `cols`.
 struct OperandRow {
   Role role;
-  std::string_view name;  ///< in docs/ops.md and tilelace_operand
+  std::string_view name;  ///< as docs/ops.md and tilelace_operand (C) spell it
   Extent rows, cols;
-  bool many = false;      ///< one per weight, but with swiglu only one result
+  bool many = false;      ///< one for each weight; swiglu has only one result
   bool optional = false;  ///< may be absent
 
-  /// Whether the call writes it.
+  /// Whether the call writes the operand.
   [[nodiscard]] constexpr bool output() const {
     return role == Role::out || role == Role::gathered;
   }
@@ -42,7 +42,7 @@ struct OpRow {
   Op op;                                      ///< the op that the row is for
   std::string_view name;                      ///< as the command and records spell it
   std::string_view help;                      ///< one line for --help and docs/ops.md
-  std::string_view collective;                ///< name of the collective inside
+  std::string_view collective;                ///< name of the collective that the op contains
   bool gathers = false;                       ///< all-gathers the input before the product
   bool sums = false;                          ///< adds the partial products of all ranks
   bool shares = false;                        ///< every rank gets the finished sums
@@ -63,7 +63,7 @@ struct OpRow {
     const OperandRow* weight = operand(Role::weight);
     return weight != nullptr && weight->many;
   }
-  /// Whether an operand is this rank's shard of m. If so, calls may give the rows of each rank.
+  /// Whether some operand has only this rank's shard of m. If so, calls may set each rank's rows.
   [[nodiscard]] constexpr bool shards() const {
     return std::any_of(operands.begin(), operands.end(),
                        [](const OperandRow& o) { return o.rows == Extent::m_r; });
@@ -120,7 +120,7 @@ inline constexpr OpRow kNoOp{
 
 }  // namespace detail
 
-/// Row i is the op of number i.
+/// Row i is for the op whose enum value is i.
 constexpr std::span<const OpRow> op_table() { return detail::kOps; }
 
 /// The row of an op; for a value that names no op, the row named "unknown op".

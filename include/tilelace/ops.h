@@ -10,10 +10,10 @@
 
 namespace tilelace {
 
-/// The tensors of a call, by role. op_table.h says which of them an op has and their shapes.
+/// The tensors of a call, by role. op_table.h says which tensors an op has, and their shapes.
 struct Operands {
   TensorView input;                          ///< a or x
-  std::span<const TensorView> weights = {};  ///< as prepared
+  std::span<const TensorView> weights = {};  ///< the prepared ones, or others (Preparation)
   std::span<const TensorView> bias = {};     ///< empty, or one per weight
   std::span<const TensorView> out = {};      ///< as many as Problem::outputs()
   TensorView gathered = {};                  ///< ag_gemm: absent, or [m, k]
@@ -36,36 +36,36 @@ struct AgGemmArgs {
   Activation activation = Activation::none;  ///< swiglu: two weights, one result
   std::span<const TensorView> out;           ///< each [m, n_i]; swiglu: one [m, n_0]
   TensorView gathered;                       ///< absent, or [m, k]: receives the gathered a
-  std::span<const std::int64_t> rows;  ///< rows of every rank; empty: even split, remainder first
+  std::span<const std::int64_t> rows;  ///< rows of each rank; empty: m split evenly (Problem::rows)
   void* stream = nullptr;              ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
 /// Arguments of gemm_rs and gemm_ar.
 struct GemmReduceArgs {
   std::int64_t m = 0;                        ///< rows of x
-  TensorView x;                              ///< [m, k], this rank's columns of the operand
+  TensorView x;                              ///< [m, k], this rank's columns of the whole x
   TensorView weight;                         ///< [n, k], as prepared
   TensorView bias;                           ///< absent, or [1, n]: added once, after the sum
   Activation activation = Activation::none;  ///< not swiglu
   TensorView out;                            ///< gemm_rs [m_r, n]; gemm_ar [m, n]
-  std::span<const std::int64_t> rows;        ///< gemm_rs: rows of every rank; empty: even split
+  std::span<const std::int64_t> rows;        ///< gemm_rs: rows of each rank; empty: as in ag_gemm
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
   TensorView residual = {};  ///< absent, or shaped like `out` and not overlapping it
                              ///< (0 x n if `out` has no rows): added once, in fp32, after the sum;
                              ///< only without an activation; gemm_ar: equal on all ranks
 };
 
-/// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A is the
-/// a [m_r, k] of all ranks, one below the other in rank order. m >= 0. Shards may differ in rows or
-/// be empty. Several weights share one gather. On GPUs: bf16 and fp16, n and k multiples of 8, at
-/// most 8 ranks, contiguous tensors on the rank's GPU. Collective. CPU ranks: blocking; on return
-/// `out` and `gathered` are whole and the inputs may be written. GPU ranks: enqueued on args.stream
-/// after the work in it; later work in the stream sees the whole `out` and `gathered` and may write
-/// the inputs. No other stream may use the tensors until then. May be captured (see Communicator).
-/// Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k elements leave each rank (mesh
-/// and push). Errors: usage (a wrong argument: before anything is sent; ranks that disagree: before
-/// any result is written), peer, timeout; on GPUs the next call or synchronize() throws errors that
-/// depend on peers.
+/// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A stacks
+/// all ranks' a [m_r, k] in rank order. m >= 0. Shards may differ in rows or be empty. Several
+/// weights share one gather. On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks,
+/// contiguous tensors on the rank's GPU. Collective. CPU ranks: blocking; on return `out` and
+/// `gathered` are complete and the inputs may be written. GPU ranks: enqueued on args.stream after
+/// the work in it; later work in the stream sees the whole `out` and `gathered` and may write the
+/// inputs. Other streams must not use the tensors before the call is done. May be captured (see
+/// Communicator). Alignment: 16 bytes (TensorView). Traffic: (ranks - 1) * m_r * k elements leave
+/// each rank (mesh, push). Errors: usage (a wrong argument, before anything is sent; ranks that
+/// disagree, before any result is written), peer, timeout; on GPUs the next call or synchronize()
+/// throws errors that depend on peers.
 void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
 /// GEMM + reduce-scatter: out [m_r, n] is this rank's rows of act(S + bias), or of S + bias +
@@ -80,9 +80,9 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
-/// GEMM + all-reduce: every rank gets all rows [m, n] of gemm_rs, the same bits on every rank. A
+/// GEMM + all-reduce: out [m, n] has all rows of gemm_rs's result, the same bits on every rank. A
 /// rank reads only the residual rows that it sums: its shard of m, or all rows. On GPUs: limits as
-/// gemm_rs; a fused plan stores directly into the peers' `out` if it is in a SymmetricBuffer, at
+/// gemm_rs; a fused plan stores directly into the peers' `out` if `out` is in a SymmetricBuffer, at
 /// the same offset on all ranks. Collective. Stream and alignment: as gemm_rs.
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank. Unfused on
 /// GPUs with transport pull (few rows): (ranks - 1) * m * n partials. Errors: as ag_gemm.
@@ -94,7 +94,7 @@ void call(Communicator&, const CallArgs&, const PlanOptions& = {});
 
 /// Throws the error that a call with these arguments would throw; the problem need not be prepared.
 /// Callers that prepare when they meet a new problem should check first, so that no rank prepares
-/// while another one fails. Local: refuse() would tell peers. Errors: usage.
+/// while another one fails. Local: peers learn nothing (refuse() tells them). Errors: usage.
 void check_call(Communicator&, const CallArgs&, const PlanOptions& = {});
 /// As above, for ag_gemm. Local. Errors: usage.
 void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
@@ -124,8 +124,8 @@ void gemm_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs and gemm_ar. Local. Errors: the same.
 void gemm_only(Communicator&, const GemmReduceArgs&);
 /// Runs only the collective of the problem, so that it can be timed: the all-gather, reduce-scatter
-/// or all-reduce of the unfused path. ag_gemm: from `a` to `gathered`; the others: from the partial
-/// `x` [m, n] to `out`. GPU ranks: by the transport of the unfused plan, asynchronous on the
+/// or all-reduce of the unfused path. ag_gemm: from `a` to `gathered`; gemm_rs, gemm_ar: from the
+/// partial `x` [m, n] to `out`. GPU ranks: by the unfused plan's transport, asynchronous on the
 /// stream; a sum first copies the partial to memory that peers can reach. CPU ranks: blocking.
 /// Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, const CallArgs&);
@@ -133,8 +133,8 @@ void collective_only(Communicator&, const CallArgs&);
 void collective_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs or gemm_ar. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, Op, const GemmReduceArgs&);
-/// The problem that must be prepared before collective_only of this problem. It depends only on the
-/// width of the rows that travel: n for a sum, k for a gather. Local. Errors: none.
+/// The problem that must be prepared before collective_only of this problem. Of n and k it keeps
+/// only the width of the rows that travel: n for a sum, k for a gather. Local. Errors: none.
 Problem collective_of(Problem);
 
 }  // namespace tilelace

@@ -21,25 +21,25 @@ class TuningTable;
 /// What a call computes; equal on every rank of the group (`rows` lists the shards' sizes).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
 /// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
-/// n and k are this rank's extents: the unsharded product has n * ranks columns (ag_gemm), or a sum
-/// over k * ranks (gemm_rs, gemm_ar).
+/// n and k are this rank's extents: the unsharded product has n * ranks columns (ag_gemm), or sums
+/// over k * ranks terms (gemm_rs, gemm_ar).
 struct Problem {
   Op op{};             ///< what is computed
   int ranks = 1;       ///< number of ranks in the group
-  std::int64_t m = 0;  ///< rows of the gathered or partial operand; in prepare: of the largest call
-  /// Columns of each weight; gemm_rs and gemm_ar have exactly one weight. Ops without weights: k.
+  std::int64_t m = 0;  ///< rows of the gathered a, or of x; in prepare: the largest m of any call
+  /// Columns of each weight's product; gemm_rs and gemm_ar have one weight. Ops without weights: k.
   std::vector<std::int64_t> n;
-  std::int64_t k = 0;                        ///< length of this rank's sum: columns of its operand
+  std::int64_t k = 0;                        ///< length of this rank's sums: columns of a or x
   DType dtype{};                             ///< of every tensor
   bool bias = false;                         ///< a bias is added, one for each weight
   Activation activation = Activation::none;  ///< applied before the result is rounded
-  bool return_gathered = false;              ///< ag_gemm: also deliver the gathered a [m, k]
-  /// Rows of each rank's shard; empty: m split evenly, remainder first.
+  bool return_gathered = false;              ///< ag_gemm: also return the gathered a [m, k]
+  /// Rows of each rank's shard; empty: m split evenly, the first m % ranks shards one row longer.
   std::vector<std::int64_t> rows = {};
   bool residual = false;  ///< gemm_rs, gemm_ar: a matrix of the shape of `out` is added to the sum
 
   bool operator==(const Problem&) const = default;
-  /// Columns of all weights together. Errors: none.
+  /// Sum of all entries of n. Errors: none.
   [[nodiscard]] std::int64_t total_n() const;
   /// Columns of output i (swiglu has one output, as wide as one weight). Errors: std::out_of_range.
   [[nodiscard]] std::int64_t out_n(std::size_t i) const;
@@ -49,25 +49,25 @@ struct Problem {
 
 /// GPU ranks: whether transport multimem is `usable`, or why not. `not_asked`: the communicator was
 /// made without option multicast. `not_allowed`: TILELACE_MULTICAST=1 is not in the environment.
-/// `not_supported`: the device cannot.
+/// `not_supported`: the device cannot do multicast.
 enum class Multicast : std::uint8_t { not_asked, not_allowed, not_supported, usable };
 
 /// The machine that plans are made for.
 struct Machine {
   int workers = 1;                             ///< compute workers per rank
   int local_ranks = 0;                         ///< ranks per node; 0: all
-  double link_bytes_per_s = 0;                 ///< of each direction; 0: shared memory
+  double link_bytes_per_s = 0;                 ///< bandwidth per direction; 0: shared memory
   double link_latency_s = 0;                   ///< latency of a transfer
   double rank_flops_per_s = 30e9;              ///< speed of all workers of a rank together
   Device device = Device::cpu;                 ///< cuda: a machine of GPUs
   int multiprocessors = 0;                     ///< cuda: SMs of each rank's GPU that GEMMs may use
   bool shared_device = false;                  ///< cuda: other communicators use the other SMs
   Multicast multicast = Multicast::not_asked;  ///< cuda: whether transport multimem can be used
-  /// cuda: the GPUs' architecture, as its place in the table of architectures that kernels exist
-  /// for (`tilelace plan --help` lists them in order); 0: the first.
+  /// cuda: the GPUs' architecture, as an index into the table of supported architectures, which
+  /// `tilelace plan --help` lists in order; 0: the first.
   int architecture = 0;
   double memory_bytes_per_s = 0;  ///< cuda: peak rate of a GPU's memory; 0: not known
-  bool cublas = false;            ///< cuda: libcublasLt can be loaded, and make products of sums
+  bool cublas = false;            ///< cuda: libcublasLt can be loaded, for GEMMs before sums
   /// cuda: plans that were measured on this kind of machine (read_tuning); null: only predictions.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
 
@@ -79,19 +79,19 @@ struct PlanOptions {
   std::optional<Path> path;            ///< fused, medium or unfused
   std::optional<RouteKind> route;      ///< who sends to whom
   std::optional<Transport> transport;  ///< who moves bytes
-  /// tile_m, tile_n: rows and columns of a worker's tile; blocks: gemm_ar on CPU ranks, row
-  /// blocks that are reduced one after the other.
+  /// tile_m, tile_n: rows and columns of a worker's tile; blocks: gemm_ar on CPU ranks, number of
+  /// row blocks, which are reduced one after the other.
   std::optional<int> tile_m, tile_n, blocks;
   std::optional<std::int64_t> chunk_rows;  ///< rows of one transfer
   std::optional<bool> straddle;            ///< tiles may cross the borders of shards
   std::optional<DType> partials;   ///< type in which partial sums are sent; CPU ranks: also fp32
-  std::optional<int> local_ranks;  ///< two_level: ranks per node; divides the group
+  std::optional<int> local_ranks;  ///< two_level: ranks per node, a divisor of the group's size
 
   bool operator==(const PlanOptions&) const = default;
 };
 
-/// Reads choices as `tilelace plan --help` lists them: "path=unfused,transport=pull"; "": none.
-/// `what` begins error texts. Local. Errors: usage (a key or a value that does not exist).
+/// Parses choices as `tilelace plan --help` lists them: "path=unfused,transport=pull"; "" is no
+/// choice. Error texts begin with `what`. Local. Errors: usage (an unknown key or value).
 PlanOptions parse_plan_options(const std::string& what, const std::string& text);
 
 /// All choices of a call, as a printable value; equal on every rank. On GPU ranks a worker is a
@@ -99,10 +99,10 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 /// Transports on GPU ranks:
 ///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
 ///   sums      `store`: the GEMM or the summing kernel writes to peers; `push`: a collective's
-///             kernels send partial sums; `pull`: the summing kernel, or in a fused gemm_ar warps
-///             of the GEMM kernel, read those of all ranks; `multimem`: the NVLink switch adds them
-/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums; where it is measured
-/// or predicted to be faster, the GEMM before the sums is cuBLASLt's.
+///             kernels send partial sums; `pull`: the summing kernel (fused gemm_ar: warps of the
+///             GEMM kernel) reads all ranks' partial sums; `multimem`: the NVLink switch adds them
+/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums. A GEMM before sums is
+/// cuBLASLt's if cuBLASLt is measured or predicted to be faster.
 struct Plan {
   Op op{};                            ///< what is computed
   Path path = Path::fused;            ///< whether and how GEMM and transfers overlap
@@ -157,12 +157,12 @@ Machine cuda_machine(int multiprocessors = 132);
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
 /// Plans a call. Local: no peer takes part, and no tensor is needed.
-/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Plans that are possible
-/// there ("asked": only if PlanOptions ask for it):
-///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; nccl asked
+/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Possible plans there (what
+/// follows "asked" only if PlanOptions ask for it):
+///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; asked: nccl
 ///   gemm_rs  mesh; fused and unfused; store, pull, push (few rows); asked: medium with push,
 ///            unfused ring with store, unfused add, fused with straddle
-///   gemm_ar  mesh; fused and unfused; store, pull, push (few rows); multimem asked
+///   gemm_ar  mesh; fused and unfused; store, pull, push (few rows); asked: multimem
 /// Partial sums have the operands' type.
 /// Errors: usage, if the problem is malformed or an option is not possible for it; the text says
 /// why and what is possible.

@@ -6,7 +6,7 @@
 
 namespace tilelace {
 
-/// A row-major matrix that somebody else owns: `rows` x `cols` elements of type `dtype` at `data`,
+/// A non-owning view of a row-major matrix: `rows` x `cols` elements of type `dtype` at `data`,
 /// with consecutive rows `stride` elements apart. A default-constructed view (null data) means
 /// "absent".
 /// Alignment: data and stride * size_of(dtype) are multiples of 16 bytes.

@@ -29,7 +29,7 @@ struct TransportRow {
 
   /// Whether the sender starts transfers outside of the GEMM. Only then can ranks relay sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }
-  /// Whether workers send tiles instead of chunks. No rank relays tiles.
+  /// Whether workers send tiles instead of chunks. Ranks can relay only chunks.
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
   /// Whether libnccl must be installed.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }
@@ -38,7 +38,7 @@ struct TransportRow {
   /// Whether the owner's memory adds values in the order of arrival. If so, the last bits of sums
   /// differ from run to run.
   [[nodiscard]] constexpr bool by_memory() const { return carrier == Carrier::memory; }
-  /// Whether the transport itself adds. If so, it is only for sums, and not in rank order.
+  /// Whether the transport itself adds. If so, it is only for sums, and does not add in rank order.
   [[nodiscard]] constexpr bool adds() const { return by_memory() || needs_multicast(); }
 };
 
@@ -65,7 +65,7 @@ inline constexpr TransportRow kNoTransport{
 
 }  // namespace detail
 
-/// Row i is the transport of number i.
+/// Row i is for the transport whose enum value is i.
 constexpr std::span<const TransportRow> transport_table() { return detail::kTransports; }
 
 /// The row of a transport; for a value that names no transport, the row named "?".

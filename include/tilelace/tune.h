@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures plans for GPU ranks from within a program. The command for it is `tilelace tune`
+// Measures plans for GPU ranks from within a program. The command `tilelace tune` does the same
 // (docs/tuning.md).
 #pragma once
 #include <cstddef>
@@ -19,14 +19,14 @@ namespace tilelace {
 struct TuneOptions {
   double seconds = 480;  ///< problems that would start after this time are left out; more than 0
   double problem_seconds = 0;  ///< limit for one problem; 0: none
-  int candidates = 3;          ///< plans to time of each kind, the best predicted first; 1 to 1000
-  bool again = false;          ///< also tunes problems that the communicator's tables have
-  bool force = false;          ///< also tunes on GPUs that others use or that heat slows down
+  int candidates = 3;          ///< plans of each kind to time, the best predicted first; 1 to 1000
+  bool again = false;          ///< also tunes problems that are in the communicator's tables
+  bool force = false;          ///< also tunes on GPUs that other programs use or that are throttled
 };
 
 /// A problem, its fastest plan, and the times.
 struct TunedProblem {
-  Problem problem;          ///< its op, ranks, m, n, k, dtype, and whether it is SwiGLU
+  Problem problem;          ///< only op, ranks, m, n, k, dtype and whether it is SwiGLU are set
   Plan plan;                ///< the fastest plan that was timed
   double us = 0;            ///< time of a call on the slowest rank
   double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
@@ -47,15 +47,15 @@ struct TunedExperts {
 struct TuneResult {
   std::vector<TunedProblem> rows = {};     ///< problems that this call tuned, in the order given
   std::vector<TunedExperts> experts = {};  ///< products that this call tuned, in the order of m
-  std::size_t left = 0;                    ///< problems that were not reached in time
-  /// A table for CommunicatorOptions::tuning with these rows and all that this communicator tuned
-  /// before; null if there are no rows.
+  std::size_t left = 0;                    ///< problems or products for which no time was left
+  /// A table for CommunicatorOptions::tuning with these rows and all rows that this communicator
+  /// tuned before; null if there are no rows.
   std::shared_ptr<const plan::TuningTable> table;
   std::string text;  ///< the same table as the text of a file
 };
 
-/// For each problem, times the plans with the best predictions of every kind and finds the fastest
-/// by successive halving. Calls run in CUDA graphs on random operands that do not fit L2.
+/// For each problem, times the best predicted plans of every kind and finds the fastest plan by
+/// successive halving. Calls run in CUDA graphs on random operands that do not fit in L2.
 /// The result of the fastest plan is checked against fp64. Later calls of the communicator use that
 /// plan, so their results may differ in the last bits from those of earlier calls. Problems that
 /// differ only in what plans do not depend on, such as a bias, are timed once. Collective: the same
@@ -78,7 +78,7 @@ TuneResult tune_experts(Communicator&, const MoeLayer& layer, std::span<const st
 
 /// Writes the rows as a table. Rows of an existing file stay if it is a table for the same GPUs
 /// and kernels. The file is never half written. Local: one rank does it. Errors: usage (the file
-/// cannot be written, or an existing one is no table).
+/// cannot be written, an existing one is no table, or the result has no rows).
 void write_tuning(const TuneResult&, const std::string& file);
 
 }  // namespace tilelace

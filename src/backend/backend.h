@@ -22,18 +22,18 @@ namespace tilelace {
 /// Which part of a call runs: the whole call, only its GEMM, or only its collective.
 enum class Part : std::uint8_t { whole, gemm, collective };
 
-/// What prepare gets for one problem: the problem, the plan for its largest m, and the weights.
+/// What prepare gets for one problem: the problem with its largest m, plan options, and weights.
 struct PreparedCall {
   Problem problem;
   PlanOptions options;
   std::vector<TensorView> weights;
 };
 
-/// What happens in a prepare to earlier preparations: they are replaced (`goes`) or kept (`stays`).
+/// Whether a prepare replaces earlier preparations (`goes`) or keeps them (`stays`).
 enum class Before : std::uint8_t { goes, stays };
 
-/// Memory of equal size on every rank, which every rank can reach: rank r's part is at base + r *
-/// stride.
+/// Memory with an equally large part on each rank; every rank can reach all parts. Rank r's part is
+/// at base + r * stride.
 struct ReachableMemory {
   std::shared_ptr<void> owner;
   std::byte* base = nullptr;
@@ -53,15 +53,15 @@ class RankMemory {
   virtual void copy(void* to, const void* from, std::size_t bytes) const = 0;
 };
 
-/// For a collective inside another call: what ranks must agree on in addition to the collective.
+/// For a collective inside an outer call: what ranks must agree on in addition to the collective.
 struct Within {
-  std::string_view name;  ///< name of the other call
+  std::string_view name;  ///< name of the outer call
   std::string words;
   /// Null, or a word in the rank's memory that must be equal on all ranks. It is read in stream
   /// order and sent in the headers, so that no rank writes a result if the words differ.
   const std::int32_t* word = nullptr;
-  /// Null, or a word that is not 0 if this rank's call is wrong. (CPU ranks check that before the
-  /// call.)
+  /// Null, or a word that is nonzero if this rank's call is wrong. (CPU ranks ignore this pointer:
+  /// they check the word before the call.)
   const std::int32_t* wrong = nullptr;
 };
 
@@ -73,11 +73,11 @@ class Backend {
   virtual ~Backend() = default;
 
   [[nodiscard]] virtual Machine machine() const = 0;
-  /// Collective: allocates staging for all calls up to their m, packs the weights and starts the
-  /// workers. If `refusal` is not empty, this rank only tells its peers why it cannot prepare, and
-  /// they get an error.
+  /// Collective: allocates staging for calls of up to the problems' m, packs the weights and starts
+  /// the workers. If `refusal` is not empty, this rank only tells its peers why it cannot prepare,
+  /// and the peers get an error.
   virtual void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) = 0;
-  /// Collective, except Part::gemm. Throws Error; after a usage error all ranks are still in step.
+  /// Collective, except Part::gemm. Before a rank throws a usage error, it tells its peers.
   /// GPU ranks only enqueue the call; the next call or synchronize throws its later errors.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
   /// Collective, once: allocates the staging of collectives; a refusal works as in prepare.
@@ -89,7 +89,7 @@ class Backend {
   virtual void collect_within(const Within& call, Collective, const CollectiveArgs&) = 0;
   /// The passes of mixtures of experts, which each rank runs alone.
   virtual MoePasses& moe_passes() = 0;
-  /// Says how collect would run this collective. Local. Errors: usage.
+  /// Describes how collect would run this collective. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
                                              const CollectiveOptions&) const = 0;
   /// As collect.
@@ -98,9 +98,9 @@ class Backend {
                                              const CollectiveOptions&) const = 0;
   /// Replaces a call that this rank cannot make: the peers get the reason instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
-  /// The same for a collective, since on GPUs collectives have their own headers.
+  /// Replaces a collective. Separate from refuse: on GPUs collectives have their own headers.
   virtual void refuse_collective(std::string_view reason, void* stream) { refuse(reason, stream); }
-  /// Waits until the work in the stream is done, at most bound_s, and throws its errors.
+  /// Waits until the work in the stream is done, at most bound_s, and throws the work's errors.
   virtual void synchronize(void* stream, double bound_s) = 0;
   /// Collective. Errors: usage (sizes differ), system, peer, timeout.
   virtual ReachableMemory allocate(std::size_t bytes) = 0;
@@ -108,7 +108,7 @@ class Backend {
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
   /// The findings of the checked mode.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
-  /// The link to a peer. GPU ranks choose it in their first prepare. Error: usage (before that).
+  /// The link to a peer. GPU ranks choose it in their first prepare. Error: usage (called earlier).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
 
   // For GPU ranks only.
@@ -138,13 +138,13 @@ std::unique_ptr<MoePasses> make_cpu_moe_passes();
 /// The passes on the GPU that has the tensors. Errors: usage (a build without CUDA).
 std::unique_ptr<MoePasses> make_gpu_moe_passes();
 
-/// The device of a rank whose options name no device: the only one that this process sees, or the
-/// one with this number. Errors: usage (no such device, a build without CUDA), system (no driver).
+/// The device of a rank whose options name no device: the only one that this process sees, or else
+/// number `local_rank`. Errors: usage (no such device, a build without CUDA), system (no driver).
 int cuda_device_of(int local_rank);
 
 /// The backend of a rank whose tensors are on options.device_index. The group must outlive the
 /// backend.
-/// Errors: usage (no such device or one of another architecture, a build without CUDA), system.
+/// Errors: usage (no such device, an unsupported architecture, a build without CUDA), system.
 std::unique_ptr<Backend> make_cuda_backend(comm::Group&, const CommunicatorOptions&);
 
 }  // namespace tilelace

@@ -12,7 +12,7 @@ namespace tilelace {
 /// Calls per graph.
 inline constexpr int kGraphCalls = 16;
 
-/// Number of replays of a graph that take `time_us`, if one call takes `call_us`; 1 to 1000.
+/// Number of graph replays that fill `time_us` if one call takes `call_us`; 1 to 1000.
 inline int replays(double time_us, double call_us) {
   return static_cast<int>(std::clamp(std::ceil(time_us / (call_us * kGraphCalls)), 1.0, 1e3));
 }
@@ -26,12 +26,12 @@ class CallTimer {
   virtual ~CallTimer() = default;
 
   [[nodiscard]] virtual void* stream() const = 0;
-  /// Captures `calls` calls as graph `number`; `call` makes the call of a given index. Errors:
-  /// system, and those of the calls.
+  /// Captures call(0) .. call(calls - 1) as graph `number`.
+  /// Errors: system, and the errors of the calls.
   virtual void capture(std::size_t number, int calls, const std::function<void(int)>& call) = 0;
   /// Enqueues `load` replays to warm up, then `timed` replays between two events. Error: system.
   virtual void replay(std::size_t number, int load, int timed) = 0;
-  /// Time of all timed replays together; the stream must be done. Error: system.
+  /// Time of all timed replays together, which must have finished. Error: system.
   [[nodiscard]] virtual double timed_us() const = 0;
   /// Drops the graphs.
   virtual void clear() = 0;

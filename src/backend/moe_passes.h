@@ -7,7 +7,7 @@
 
 namespace tilelace {
 
-/// Writes the map of ids [m, top_k], except its weights and, on GPUs, its sources of rows.
+/// Writes the map of ids [m, top_k] without its weights and, on GPUs, without its rows' source_of.
 struct MapPass {
   schedule::MoeMap shape;
   const void* ids = nullptr;
@@ -16,8 +16,8 @@ struct MapPass {
   void* stream = nullptr;
 };
 
-/// rows[r] = x[source_of[r] / top_k] for all rows of the map, times its weight in fp32 if
-/// `weighted`. On GPUs this pass also writes the map's source_of, since it runs on all
+/// rows[r] = x[source_of[r] / top_k] for each row r of the map; if `weighted`, times the row's
+/// weight, in fp32. On GPUs this pass also writes the rows' source_of, since it runs on all
 /// multiprocessors.
 struct PermutePass {
   schedule::MoeMap shape;
@@ -34,7 +34,7 @@ struct SlotSumPass {
   schedule::MoeMap shape;
   const std::int32_t* map = nullptr;
   TensorView rows;  ///< [m * top_k, n]
-  TensorView add;   ///< absent, or of tokens [first, first + its rows)
+  TensorView add;   ///< absent, or for tokens [first, first + add.rows)
   std::int64_t first = 0;
   TensorView out;  ///< [m, n]
   void* stream = nullptr;
@@ -55,7 +55,7 @@ class MoePasses {
   /// The caller has checked the arguments, except for the values in `begins` and `sources`.
   virtual void grouped_gemm(const GroupedGemmArgs&) = 0;
   virtual void sum_slots(const SlotSumPass&) = 0;
-  /// Allocates scratch memory for products with this k, before they are called. May throw
+  /// Allocates the scratch memory of products with this k; call it before them. May throw
   /// std::bad_alloc.
   virtual void prepare(std::int64_t k) = 0;
 };

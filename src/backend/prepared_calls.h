@@ -13,8 +13,8 @@
 
 namespace tilelace {
 
-/// The first line in which two lists differ, from each list. The whole list of a model would hide
-/// the difference.
+/// The first line in which two lists differ, as each list has it. An error text shows only this
+/// line: a model's whole list would hide the difference.
 inline std::pair<std::string_view, std::string_view> first_difference(std::string_view a,
                                                                       std::string_view b) {
   while (true) {

@@ -25,7 +25,7 @@ inline TensorView view(const tilelace_tensor& t) {
   return {t.data, as<DType>(t.dtype), t.rows, t.cols, t.stride};
 }
 
-/// All structs of the API are shorter: a larger struct_size is an uninitialised one.
+/// All structs of the API are smaller, so a larger struct_size was not initialised.
 inline constexpr size_t kMostBytes = 4096;
 
 /// The size of a struct in the first version of the API; fields added later have defaults.

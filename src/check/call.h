@@ -18,9 +18,9 @@ namespace tilelace::check {
 /// How a kernel walks the tiles of a fused ag_gemm or gemm_rs that does not straddle
 /// (schedule/gather_tiles.h, reduce_tiles.h). The defaults are the walk of CPU ranks.
 struct WalkSpec {
-  int apart = -1;                 ///< by shard: shards walked one after the other; -1: all
-  std::vector<int> joins = {};    ///< apart 0: tiles before each peer's shard joins, in order
-  bool whole = false;             ///< ag_gemm: tiles over all rows as one matrix; transport store
+  int apart = -1;                 ///< how many shards are walked one after the other; -1: all
+  std::vector<int> joins = {};    ///< apart 0: number of tiles after which each shard joins
+  bool whole = false;             ///< ag_gemm, store: tiles cover all rows as one matrix
   bool across = false;            ///< whole walk: the walk's rows are columns of the result
   std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
   bool together = false;          ///< gemm_rs: remote shards are walked together
@@ -50,15 +50,15 @@ struct CallSpec {
   /// Transport pull or store (two-shot); pushed sums are checked as collectives. Tiles do not
   /// matter, since the GEMM is one step.
   bool unfused = false;
-  /// Unfused gemm_rs: partials are handed to their owners by this method (schedule/hand_rows.h).
-  /// Transport and route do not matter.
+  /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h). The
+  /// schedule ignores the transport, which must not be store.
   std::optional<schedule::HandWay> hand;
   int shots = 1;        ///< multimem: 1: one-shot; 2: two-shot
   bool direct = false;  ///< multimem, two-shot: sums are stored directly in the peers' results
-  /// Fused gemm_ar of GPUs (schedule/share_tiles.h): number of columns by which own tiles follow
-  /// the others. 0 for all other calls. Needs transport store; `blocks` are per shard.
+  /// Fused gemm_ar of GPUs (schedule/share_tiles.h): a column's own tiles come `lag` columns after
+  /// its remote tiles. 0 for all other calls. Needs transport store; `blocks` are per shard.
   int lag = 0;
-  bool by_columns = false;  ///< calls with lag: owners have columns of all rows, in one block
+  bool by_columns = false;  ///< with lag: ranks own columns over all rows, in one block
   WalkSpec walk;
   /// If set, the call is this collective, and no field above is used.
   std::optional<ExchangeSpec> exchange = {};
@@ -79,8 +79,8 @@ CallSpec spec_of(const schedule::GemmReduce&);
 /// Why there is no schedule for this spec; none if there is.
 std::optional<std::string> legal(const CallSpec&, int ranks);
 
-/// The fewest actors per rank that must run at the same time. Copies of ag_gemm only wait for
-/// copies. In all other calls workers wait for each other's data, so all of them must run.
+/// The fewest actors per rank that must run at the same time: 1 if they wait only for peers' actors
+/// of the same number, 2 if only for the peers' copy roles; else all actors that peers wait for.
 int min_resident(const CallSpec&, int workers);
 
 /// How many workers of a rank start before its copy role.
@@ -93,7 +93,7 @@ class Cuts {
   void mark(RowRange rows);
   void close();
   [[nodiscard]] Index cells() const { return static_cast<Index>(begins_.size()) - 1; }
-  /// The first cell at or after this row.
+  /// The first cell that begins at or after this row.
   [[nodiscard]] Index cell(Index row) const { return cell_[static_cast<std::size_t>(row)]; }
   [[nodiscard]] bool aligned(RowRange rows) const;
   [[nodiscard]] RowRange rows(Index cell) const;
@@ -104,7 +104,7 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-/// The kernels' own types of orders, and the same for more ranks than kernels support.
+/// Tiles in the kernels' own types of orders, and in orders of more ranks than kernels support.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
 using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;
@@ -130,8 +130,8 @@ class CallPlan {
     return spec_.exchange ? result_rows(rank) : split().shard(rank);
   }
 
-  /// Calls f(this rank's schedule), for calls of AgGemm and GemmReduce: not unfused, not multimem,
-  /// no lag.
+  /// Calls f(this rank's schedule). Only for calls of AgGemm and GemmReduce: not unfused, not
+  /// multimem, without lag.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -151,7 +151,7 @@ class CallPlan {
   [[nodiscard]] const ExchangeCall& exchange(int rank) const {
     return exchanges_.at(static_cast<std::size_t>(rank));
   }
-  /// Units that carry epochs, on each rank.
+  /// Number of units that carry epochs, on each rank.
   [[nodiscard]] Index num_lines() const;
   /// As visit(), but for calls of all kinds.
   template <class F>

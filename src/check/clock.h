@@ -24,9 +24,9 @@ struct Release {
 /// did before from what it did after.
 ///
 /// A release stores no clock. Instead each actor logs what it learns, in order, and how long the
-/// log was at each of its releases. Who knows an actor up to time t knows all that this actor had
-/// learned by then, so a join up to time u reads only the log between t and u. If that part is
-/// long, it reads one of the copies that actors make of their clocks from time to time, and the log
+/// log was at each of its releases. If actor a knows actor b up to time t, a knows all that b had
+/// learned by t. To learn what b knew at time u, a reads only b's log between t and u. If that part
+/// is long, a reads a copy of b's clock (actors make copies from time to time) and only the log
 /// after the copy.
 class Clocks {
  public:
@@ -38,12 +38,12 @@ class Clocks {
     return actor < 0 || at(a).known[static_cast<std::size_t>(actor)] >= time;
   }
 
-  /// Advances actor a's time: an acquire of an earlier release does not cover later steps.
+  /// Advances actor a's time, so that an acquire of this release does not cover a's later steps.
   Release release(int a);
   void acquire(int a, Release r);
-  /// Actor a learns what some actors knew at their releases.
+  /// Actor a learns all that `other` has: joined clocks of actors at their releases.
   void acquire(int a, const Clock& other);
-  /// Drops the log of what all actors know.
+  /// Drops the parts of the logs that all actors know.
   void trim();
 
   /// Number of entries kept in addition to the actors' clocks.
@@ -52,14 +52,14 @@ class Clocks {
   [[nodiscard]] std::int64_t work() const { return work_; }
 
  private:
-  /// How much an actor had learned at a release.
+  /// How much an actor had logged at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< gaps in the log so far; equal numbers: no gap in between
+    std::uint32_t gap = 0;     ///< number of gaps in the log so far
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {
-    std::uint32_t learned = 0;  ///< length of the log at that time
+    std::uint32_t learned = 0;  ///< length of the log when the copy was made
     Clock known;
   };
   struct Actor {
@@ -69,7 +69,7 @@ class Clocks {
     std::deque<Copy> copies;
     Moment now;
     Time first = 0;
-    bool lost = false;  ///< whether something was learned that is not in the log
+    bool lost = false;  ///< whether the log lacks things that were learned since the last copy
 
     [[nodiscard]] const Moment& moment(Time time) const {
       return moments[static_cast<std::size_t>(time - first)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective for the checker (schedule/exchange.h): what each round reads and writes.
+// A collective (schedule/exchange.h) as the checker sees it: what each round reads and writes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,14 +17,14 @@ constexpr int kMaxCheckedRanks = 64;
 
 struct ExchangeSpec {
   Collective collective = {};
-  /// Units of the whole tensor, or of each rank's part. all_to_all: from each rank to each rank, by
-  /// sender.
+  /// all_reduce: units of the tensor; all_gather, reduce_scatter: of each rank's part; all_to_all:
+  /// of each parcel, at [sender * ranks + receiver].
   std::vector<std::int64_t> units;
   int shots = 1;
   int workers = 1;
   std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< directly between tensors; not for uneven all_to_all or one-shot
-  bool lines = false;      ///< units carry the call's epoch instead of flags
+  bool direct = false;     ///< no staging; not with lines, one-shot or an uneven all_to_all
+  bool lines = false;      ///< there are no flags: each unit carries the call's epoch
   bool in_place = false;
 
   bool operator==(const ExchangeSpec&) const = default;
@@ -55,9 +55,9 @@ FlagName flag_name(const ExchangeCall&, Index flag);
 inline RowRange from(Index begin, RowRange rows) { return {begin, begin + rows.size()}; }
 
 /// Verbs that note the steps of a round, parcel by parcel. In a step `at` is the parcel's place,
-/// `rows` are rows of `in` or `out`, and `block` is the round (for lines, the shot). Verbs: push,
-/// reduce (a term of a sum), store, store_result (a sum to a peer), deliver; for lines put_line and
-/// take_line.
+/// `rows` are rows of `in` or `out`, and `block` is the round (for lines, the shot). Noted verbs:
+/// push, reduce (a term of a sum), store, store_result (a sum to a peer), deliver; for lines also
+/// put_line and take_line.
 template <class S, class Verbs, class Note>
 class NotedExchange : public NotedVerbs<Verbs, Note> {
  public:
@@ -117,7 +117,7 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   void note(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     note_(Step{verb, peer, owner, call_.lines ? shot : static_cast<int>(r.round), at, rows, -1});
   }
-  /// Notes that a peer's data is used; with lines, first that the lines are taken.
+  /// Notes the use of a peer's data. With lines, first notes that the lines have been taken.
   void collect(Verb verb, int peer, int owner, Round r, int shot, Index at, RowRange rows) {
     if (call_.lines) note(Verb::take_line, peer, owner, r, shot, at, rows);
     note(verb, peer, owner, r, shot, at, rows);
@@ -167,8 +167,8 @@ void run_exchange_actor(const S& s, int actor, Verbs& v) {
   schedule::run_exchange(s, actor - 1, v);
 }
 
-/// Emits the reads of these rows of a rank's `in` and, if the call is in place, of the result's
-/// rows in the same memory.
+/// Emits a read of these rows of a rank's `in`. If the call is in place, also emits a read of the
+/// result's rows in the same memory.
 template <class Emit>
 void each_input(const ExchangeCall& c, int rank, RowRange rows, Emit&& emit) {
   emit(Access{Region::in, rank, rows, 0, 1, false});

@@ -21,10 +21,10 @@ struct CheckConfig {
   int ranks = 1;
   int workers = 1;
   int resident = 0;        ///< actors per rank that run at the same time, in launch order; 0: all
-  std::uint64_t seed = 0;  ///< seed of the order of actors; 0: rank 0 runs ahead as far as it can
+  std::uint64_t seed = 0;  ///< for a random order of actors; 0: rank 0 runs as far ahead as it can
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
-  int lost = -1;           ///< the step of rank 0's copy role to leave out; -1: none
+  int lost = -1;           ///< index of the step to leave out of rank 0's copy role; -1: none
   std::uint32_t idle = 0;  ///< number of calls since flags and lines were last raised
 
   bool operator==(const CheckConfig&) const = default;
@@ -41,7 +41,7 @@ struct CheckReport {
   std::int64_t tiles = 0;
   std::int64_t transfers = 0;
   std::int64_t flags = 0;  ///< number of signals, headers included
-  std::int64_t work = 0;   ///< number of clock entries and cells read
+  std::int64_t work = 0;   ///< number of clock entries and cells that the checker read
 };
 
 /// Throws a usage error unless legal.

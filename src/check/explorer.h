@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of the lists of all roles of all ranks: who is at which step, who waits for what.
+// One run of the lists of all roles of all ranks: tracks each actor's step and what it waits for.
 #pragma once
 #include <cstdint>
 #include <queue>
@@ -14,12 +14,12 @@ namespace tilelace::check {
 
 class Explorer {
  public:
-  /// Not `judged`: only played, for deadlocks.
+  /// `judged`: whether the monitor judges every step; else the run only looks for deadlocks.
   Explorer(const CheckConfig& config, const PreparedCalls& calls, bool judged);
   CheckReport run();
 
  private:
-  /// A flag: its value, and the last of those who wait for it; -1: nobody.
+  /// A flag: its value, and the last actor that began to wait for it; -1: nobody waits.
   struct Flag {
     std::uint32_t value = 0;
     int waiters = -1;
@@ -38,12 +38,12 @@ class Explorer {
     const StepList* list = nullptr;
     std::size_t at = 0;
     int admit_peer = 0;
-    Index line = 0;  ///< of a take_line: units that are there
+    Index line = 0;  ///< during a take_line: number of units that have arrived
     Index call = -1;
     int rank = 0;
     int stream = 0;
     std::uint32_t priority = 0;
-    int waits_before = -1;  ///< who waits for the same
+    int waits_before = -1;  ///< actor that began before this one to wait for the same word
     bool blocked = false;
   };
 

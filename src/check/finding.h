@@ -15,7 +15,7 @@ enum class FindingKind : std::uint8_t {
   never_computed,  ///< a result missing at the end of the call
   went_back,       ///< a signal that does not increase its flag
   early_result,    ///< a result written before all peers were known to be in the call
-  misplaced,       ///< an access outside its region, or not along tiles and chunks
+  misplaced,       ///< an access outside its region, to part of a cell, or to the wrong rank's data
   out_of_order,    ///< terms of a sum not in rank order, or some missing
   disagree         ///< ranks make different calls
 };

@@ -16,7 +16,7 @@ std::vector<StepList> lists_of(int workers, Run run) {
   for (int i = 0; i <= workers; ++i) {
     StepList& list = lists[static_cast<std::size_t>(i)];
     list.reserve(i > 1 ? lists[static_cast<std::size_t>(i) - 1].size() + 1
-                       : 32);  // as long as the one before, roughly
+                       : 32);  // roughly as long as the list before
     const auto note = [&list](const Step& step) { list.push_back(step); };
     NotedVerbs<NoVerbs, decltype(note)> verbs(nothing, note);
     run(i, verbs);

@@ -32,7 +32,7 @@ struct Access {
   bool write = false;
   Index round = -1;    ///< the round, for a place that later rounds write again; else -1
   int source = -1;     ///< rank whose data must be in the place; -1: any
-  bool input = false;  ///< input of the user that results will replace
+  bool input = false;  ///< a read of the user's input that results will overwrite
 };
 
 template <class Emit>
@@ -87,7 +87,7 @@ void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& em
   each_access(static_cast<const schedule::AgGemm&>(s), x, emit);
 }
 
-/// Where `rank` has the partials that `child` made of these rows of a shard.
+/// Rows of `incoming` at `rank` that hold the partials of `child` for the rows of this step.
 inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
   schedule::GemmReduce at = s;
   at.rank = rank;
@@ -160,20 +160,20 @@ void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& em
     if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
-/// Where `rows`, some of the rows `own`, are in area number `place`; each area has room for `own`.
+/// Where area number `place` holds `rows`, a part of `own`. Each area has room for all of `own`.
 inline RowRange placed(RowRange own, Index place, RowRange rows) {
   const Index begin = place * own.size() + rows.begin - own.begin;
   return {begin, begin + rows.size()};
 }
 
-/// Size, in units, of region `incoming` at `rank` if partials are handed on (HandRows).
+/// Units of region `incoming` at `rank` if partials are handed to their owners (HandRows).
 inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
 }
-/// Where these units are at that rank: in a ring at their own place, else in an area for each
-/// source. The checker keeps terms of different sources apart even if memory adds them in one
-/// place.
+/// The place of these units in `incoming` at `rank`: in a ring, the units themselves; else in the
+/// source's area. The checker keeps the terms of different sources apart even if the real schedule
+/// adds them in one place.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
   return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
@@ -189,8 +189,8 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
     case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
     case Verb::store_partial:
       touch(Region::outgoing, s.rank, x.rows, false);
-      // The place that is added to must be written before the addition and stay valid until it is
-      // done.
+      // The addition also reads the owner's partial, which must be written before and stay valid
+      // until the addition is done.
       if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
       touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
       break;
@@ -224,7 +224,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Where `rank`, which sums these rows, has the source's terms for them.
+/// The place of the source's terms for these rows in `incoming` at `rank`, which sums them.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
   return placed(s.shard(rank), source < rank ? source : source - 1, rows);
 }
@@ -271,7 +271,7 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
 
 /// Reduce reads the partials in all slots. It stores one-shot sums in this rank's `out`, two-shot
 /// sums on all ranks: in their slots or, if `direct`, in their `out`. Sums in a slot replace the
-/// partials there; here they are a region of their own, as below.
+/// partials there; here they are a region of their own, as for ReduceRows below.
 template <class Emit>
 void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {
@@ -310,8 +310,8 @@ void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Shared sums replace partials in memory. Here they are a region of their own: a cell is written
-/// once, and only the actor that writes a sum reads the partials that it replaces.
+/// Shared sums replace partials in memory. Here sums have a region of their own, since a cell is
+/// written once. No race is missed: only the actor that writes a sum reads the replaced partials.
 template <class Emit>
 void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {

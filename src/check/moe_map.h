@@ -26,11 +26,11 @@ enum class MapMutant : std::uint8_t {
   unstable_order,  ///< two rows of an expert are swapped
   late_prefix,     ///< an expert's rows begin one row late
   dropped_row,     ///< a pair has no row
-  doubled_row,     ///< two pairs have one row
+  doubled_row,     ///< two pairs share a row
   foreign_row,     ///< a pair without an expert here has a row
   unseen_id,       ///< an id that names no expert is not reported
   stale_tail,      ///< a source after the last row is not -1
-  old_hash,        ///< the hash of other ids
+  old_hash,        ///< the hash is that of other ids
 };
 inline constexpr std::array kMapMutants{MapMutant::unstable_order, MapMutant::late_prefix,
                                         MapMutant::dropped_row,    MapMutant::doubled_row,
@@ -41,7 +41,7 @@ std::string_view name_of(MapMutant);
 /// Makes the mistake in a correct map; false if this map has no place for it.
 bool bend_map(MapMutant, const schedule::MoeMap&, std::span<std::int32_t> map);
 
-/// Result of checking many maps of the reference algorithm.
+/// Result of checking many maps made by the reference algorithm.
 struct MapSweep {
   std::int64_t maps = 0;
   std::string finding;  ///< the first finding, with its routing; empty: none
@@ -53,7 +53,7 @@ MapSweep sweep_maps(std::int64_t random, std::uint64_t seed);
 struct MapMutantResult {
   MapMutant mutant{};
   int applied = 0;  ///< number of maps that the mutant changed
-  int caught = 0;   ///< number of these with a finding
+  int caught = 0;   ///< number of these maps with a finding
 };
 /// Tries each mutant on random maps.
 std::vector<MapMutantResult> run_map_mutants();

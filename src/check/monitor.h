@@ -23,8 +23,8 @@ class Monitor {
     int ranks = 1;
     int workers = 1;  ///< the most workers of any call
     std::uint32_t first_epoch = 1;
-    int slots = 2;           ///< or 1, for mutants
-    int flag_slots = 2;      ///< or 1, for mutants
+    int slots = 2;           ///< 1 for a mutant
+    int flag_slots = 2;      ///< 1 for a mutant
     std::uint32_t idle = 0;  ///< calls since flags and lines were last raised
     std::size_t max_findings = 8;
   };
@@ -34,7 +34,7 @@ class Monitor {
   /// call after all actors of its rank have ended the previous one (as streams and joins ensure).
   void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
                   bool ordered = true);
-  /// `whole`: false if the actor gave up after an error: the call is then not judged further.
+  /// `whole`: false if the actor gave up after an error; the call's results are then not checked.
   void end_call(int actor, bool whole = true);
   /// A step of this actor. Waits and admit are reported after they end, all else before its effect
   /// is visible.
@@ -43,9 +43,9 @@ class Monitor {
   [[nodiscard]] const std::vector<Finding>& findings() const { return findings_; }
   /// Number of findings, kept or not.
   [[nodiscard]] std::size_t num_findings() const { return num_findings_; }
-  /// Clock entries and cells read: the cost of a run apart from its steps.
+  /// Number of clock entries and cells read: the cost of a run apart from its steps.
   [[nodiscard]] std::int64_t work() const { return clocks_.work() + work_; }
-  /// Clock entries kept from earlier calls; must not grow.
+  /// Number of clock entries kept from earlier calls; must not grow.
   [[nodiscard]] std::size_t kept() const { return clocks_.kept(); }
   [[nodiscard]] std::string role(int actor) const;
   void add(FindingKind kind, const std::string& text);
@@ -55,8 +55,8 @@ class Monitor {
     int writer = -1;  ///< last writer; -1: none
     Time time = 0;
     std::uint32_t step = 0;
-    int round = -1;   ///< for places: the last round written
-    int reader = -1;  ///< for places, and inputs that results replace: the last reader
+    int round = -1;   ///< for places written once per round: the last round written
+    int reader = -1;  ///< for such places, and inputs that results overwrite: the last reader
     Time read = 0;
   };
   struct CallState {
@@ -83,15 +83,15 @@ class Monitor {
     void raise(std::uint32_t to, Release by);
     [[nodiscard]] Release first_reaching(std::uint32_t want) const;
   };
-  /// The last uses of a rank's slot, in its current call and in all calls before.
+  /// Each actor's last use of a rank's slot: in the slot's current call, and in all calls before.
   struct Slot {
     Index call = -1;
     Clock now, before;
-    std::vector<Index> checked;  ///< by actor: the last call whose entry was checked
+    std::vector<Index> checked;  ///< by actor: the last call whose first use was checked
   };
 
-  /// The last reads of a rank's results, and the call that the rank has begun since. Between calls
-  /// the results belong to the user.
+  /// Each actor's last read of a rank's results, and the last call that the rank has begun. Between
+  /// calls the results belong to the user.
   struct Results {
     Index begun = -1;
     Clock reads;

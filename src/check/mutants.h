@@ -7,7 +7,7 @@
 
 namespace tilelace::check {
 
-/// Small runs that together use every guard of the protocol. Without a mutant none has a finding.
+/// Small runs that together use every guard of the protocol. Without a mutant no run has findings.
 std::vector<CheckConfig> mutant_scenarios();
 
 /// The same for collectives, which have their own slots and epochs.

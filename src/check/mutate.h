@@ -11,17 +11,17 @@ namespace tilelace::check {
 
 enum class Mutant : std::uint8_t {
   none,
-  // Changes of how flags are read.
+  // These change how flags are read.
   equal_for_at_least,
   stale_epoch,
   stale_header,
   unsigned_compare,
-  // Changes of the run.
+  // These change the run: slots, and when actors start.
   one_slot,
   one_flag_set,
   send_before_consumption,
   waiters_before_senders,
-  // Changes of the lists.
+  // These change the lists.
   no_wait,
   short_wait,
   wrong_flag,
@@ -44,7 +44,7 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
-  // Changes of the lists of collectives.
+  // These change collectives: their lists, or how lines are read.
   short_ring,
   foreign_place,
   send_ahead,
@@ -54,7 +54,7 @@ enum class Mutant : std::uint8_t {
   sum_out_of_order,
   line_without_epoch,
   line_at_least,
-  // Changes of the kernels' orders; the loops stay as they are.
+  // These change the kernels' orders; the loops stay as they are.
   wrong_chunk,
   missed_chunk,
   own_awaited,
@@ -69,13 +69,13 @@ enum class Mutant : std::uint8_t {
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;
 
-/// Whether it only changes lists of collectives.
+/// Whether the mutant only changes collectives.
 constexpr bool of_collectives(Mutant m) {
   return m >= Mutant::short_ring && m <= Mutant::line_at_least;
 }
 
 std::string_view name_of(Mutant);
-/// One line that says what it breaks.
+/// One line that says what the mutant breaks.
 std::string_view describe(Mutant);
 
 /// Rewrites the lists of a rank (copy, then workers). False if nothing changed.

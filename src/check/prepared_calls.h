@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans and lists of the calls of a check, which runs in other orders share.
+// The calls of a check, with plans and lists. Runs of the same calls in other orders share them.
 #pragma once
 #include <memory>
 #include <vector>
@@ -11,13 +11,13 @@
 namespace tilelace::check {
 
 struct PreparedCalls {
-  CheckConfig of;  ///< but for residency and seed
-  /// By call; equal calls share one.
+  CheckConfig of;  ///< with `resident` and `seed` 0, since these two do not matter
+  /// By call; equal calls share a plan.
   std::vector<std::shared_ptr<const CallPlan>> plans;
   /// By call and rank: the lists of its actors.
   std::vector<std::shared_ptr<const std::vector<StepList>>> lists;
   bool mutated = false;
-  bool clean = false;  ///< a run of them had no findings
+  bool clean = false;  ///< whether a run of these calls had no findings
 };
 
 /// Errors: those of CallPlan.

@@ -23,7 +23,7 @@ using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
-  int peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
+  int peer = -1;   ///< signals: the rank with the flag; chunks and store_x: the other rank
   int owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   int block = 0;
   Index at = -1;  ///< index of the flag, the chunk or the tile
@@ -77,7 +77,7 @@ inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
 }
 /// Number of roles of a CTA in a multimem call: two math groups, and the warps that sum.
 constexpr int kRolesOfSwitched = 3;
-/// Rows of a tile.
+/// Some rows of a tile of a multimem call.
 struct SwitchedRows {
   int rank = 0;
   int tile = 0;

@@ -11,7 +11,7 @@ namespace tilelace::check {
 
 /// The i-th configuration of this seed: three calls of one or several ops and shapes. Half of the
 /// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, not a multiple of ranks). Some
-/// calls are collectives, as pushed sums are.
+/// calls are collectives, since pushed sums are checked as collectives.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
 /// A collective of at most `workers` workers.
@@ -43,7 +43,7 @@ struct SweepSummary {
 
 using SweepProgress = std::function<void(std::int64_t done)>;
 
-/// `progress` is called from time to time; may be empty.
+/// Checks `count` random configurations of this seed. Calls `progress`, if any, from time to time.
 SweepSummary sweep(std::int64_t count, std::uint64_t seed, const SweepProgress& progress = {});
 
 /// Checks all configurations with several threads. Consecutive ones with the same calls share a

@@ -48,7 +48,7 @@ class Group {
   virtual std::shared_ptr<SymmetricMemory> allocate(std::size_t bytes, double timeout_s) = 0;
 
   /// Makes a group of the listed ranks, in this order. Collective over the listed ranks only.
-  /// Errors: usage (own rank not listed, listed twice, out of range: local), peer, timeout.
+  /// Errors: usage (local: this rank not listed, a rank twice or out of range), peer, timeout.
   virtual std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) = 0;
 
   /// Whether all ranks are threads of this process.
@@ -81,9 +81,9 @@ class Group {
  protected:
   Group(int rank, int ranks, std::shared_ptr<SymmetricMemory> control);
   void mark_leaving() noexcept;
-  /// Writes only this rank's word, since every surviving rank's watcher does the same.
+  /// Writes only this rank's word, since the watcher of each surviving rank writes its own.
   void abort_own(AbortReason reason) noexcept;
-  /// Ends the group for this reason and throws it.
+  /// Ends the group with this failure's reason and throws the failure as an Error.
   [[noreturn]] void give_up(const Failure& failure);
 
  private:

@@ -19,10 +19,10 @@ struct Launch {
 /// Looks up an environment variable.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; if neither of the first two is set, their
-/// OMPI_COMM_WORLD_ names; also MASTER_ADDR, MASTER_PORT. Defaults: LOCAL_RANK is RANK, MASTER_ADDR
-/// is this host; mpirun's PMIX_NAMESPACE can replace MASTER_PORT. None without a launcher. Errors:
-/// usage (`launch: RANK: got "x", expected 0..WORLD_SIZE-1`; ranks on several hosts).
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE or, if neither RANK nor WORLD_SIZE is set,
+/// mpirun's OMPI_COMM_WORLD_*; also MASTER_ADDR, MASTER_PORT. Defaults: LOCAL_RANK is RANK,
+/// MASTER_ADDR is localhost; PMIX_NAMESPACE can replace MASTER_PORT. None without a launcher.
+/// Errors: usage (`launch: RANK: got "x", expected 0..WORLD_SIZE-1`; ranks on several hosts).
 std::optional<Launch> read_launch(const Lookup& lookup);
 
 }  // namespace tilelace::comm

@@ -19,13 +19,13 @@ namespace tilelace::comm {
 /// Result of a meeting, which all threads share.
 struct Round {
   std::vector<std::string> parts;  ///< by rank
-  std::shared_ptr<void> product;   ///< result of Finish
+  std::shared_ptr<void> product;   ///< what Finish returned
 };
 
 class Rendezvous {
  public:
-  /// The last thread to arrive calls this with all parts. If it throws an Error, all threads get
-  /// that.
+  /// The last thread to arrive calls Finish with all parts. If Finish throws an Error, all threads
+  /// throw this Error.
   using Finish = std::function<std::shared_ptr<void>(const std::vector<std::string>&)>;
   /// Called from time to time while waiting, with the missing ranks; throws to give up.
   using Check = std::function<void(const std::vector<int>& missing)>;

@@ -4,8 +4,8 @@
 // A flag is a word with one writer. It carries the epoch (call number) and only grows; waits
 // compare signed >=, so a flag that is an epoch ahead satisfies a wait, and the number may wrap.
 // Release and acquire sit on the flag itself, never in separate fences. Every wait has a bound and
-// watches an abort word. `Atomics` says how words are read and written (std here, cuda on the
-// device, a test's own), with static members: load_acquire, store_release, compare_exchange,
+// watches an abort word. `Atomics` reads and writes words (StdAtomics on the host, CudaAtomics on
+// the device, or a test's own), with static members: load_acquire, store_release, compare_exchange,
 // now_ns, pause.
 #pragma once
 #include <cstdint>

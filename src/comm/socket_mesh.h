@@ -50,7 +50,7 @@ class SocketMesh {
  private:
   struct Line {
     UniqueFd fd;
-    std::uint32_t sent = 0;  ///< number of frames so far, which is the next one's sequence number
+    std::uint32_t sent = 0;  ///< number of frames so far: the next frame's sequence number
     std::uint32_t received = 0;
   };
   struct Transfer;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The atomics policy of CPU ranks, for threads and for processes.
+// The atomics policy (comm/signal.h) of CPU ranks, whether ranks are threads or processes.
 #pragma once
 #include <sched.h>
 #include <time.h>
@@ -29,8 +29,8 @@ struct StdAtomics {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
   }
-  /// There may be more ranks than cores, so a wait soon yields, then sleeps for 20 us to 80 us:
-  /// other threads need the core to compute what this one waits for.
+  /// A wait spins for 16 rounds, then yields, then sleeps for 20 us to 80 us: there may be more
+  /// ranks than cores, and the awaited thread may need this core.
   static void pause(std::uint32_t round) {
     if (round < 16) return;
     if (round < 48) {

@@ -15,12 +15,12 @@ struct WatchedPeer {
   UniqueFd pidfd;   ///< optional; shows a death even if other processes inherited the socket
 };
 
-/// A descriptor that becomes readable when the process ends; none if not available.
+/// A descriptor that becomes readable when the process ends; empty if the kernel gives none.
 UniqueFd open_pidfd(int pid);
 
 class Watcher {
  public:
-  /// `gone` runs on the watcher's thread, once per peer; it must not throw. Error: system.
+  /// `gone` runs on the watcher's thread, once per dead peer; it must not throw. Error: system.
   Watcher(std::vector<WatchedPeer> peers, std::function<void(int rank)> gone);
   /// Ends the thread at once. The sockets must still be open.
   ~Watcher();

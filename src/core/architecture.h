@@ -43,7 +43,7 @@ constexpr std::string_view name_of_architecture(int number) {
                                  : "an unknown architecture";
 }
 
-/// Whether a layer's table has a row for each row here, in the same order.
+/// Whether a layer's table has one row per architecture, in the order of kArchitectures.
 template <class Rows>
 constexpr bool are_architectures(const Rows& rows) {
   if (rows.size() != kArchitectures.size()) return false;
@@ -57,7 +57,7 @@ constexpr bool has_kernels(int major, int minor) {
   return architecture_of(major, minor).has_value();
 }
 
-/// The devices that have kernels, for errors.
+/// The devices that have kernels, as a text for errors.
 inline std::string devices_with_kernels() {
   std::string text;
   for (const Architecture& a : kArchitectures)
@@ -65,7 +65,7 @@ inline std::string devices_with_kernels() {
   return text;
 }
 
-/// All names, separated by commas.
+/// The names of all architectures, separated by commas.
 inline std::string names_of_architectures() {
   std::string text;
   for (const Architecture& a : kArchitectures)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How errors are raised. A text says what happened and what to do; for a wrong value it reads
+// Raises errors. An error's text says what happened and what to do; for a wrong value the text is
 // `op: what: got X, expected Y`.
 #pragma once
 #include <fmt/core.h>

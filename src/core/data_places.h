@@ -10,10 +10,10 @@
 
 namespace tilelace {
 
-/// Candidates for a folder ("models"), best first: in `data` (TILELACE_DATA); beside `file`, or up
-/// to three folders above it (installed, in a build tree, or both copied elsewhere); in the `last`
-/// folders. A program in a build tree, build/<preset>/bin/tilelace, has its sources three folders
-/// above.
+/// Paths where a folder such as "models" may be, best first: in `data` (TILELACE_DATA); in the
+/// folder of `file` (a program or library) and in three folders above, directly or in
+/// share/tilelace; in the `last` folders. Three folders above build/<preset>/bin are the sources of
+/// a program in a build tree.
 inline std::vector<std::filesystem::path> data_places(
     const std::string& folder, const std::filesystem::path& file,
     const std::optional<std::string>& data, std::initializer_list<std::filesystem::path> last) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32 to e4m3 as bits: round to nearest even, clamp at 448, keep NaN.
+// Converts fp32 to the bits of an e4m3: rounds to nearest even, clamps at 448, keeps NaN.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace tilelace {
 
 constexpr float kLargestE4m3 = 448;
-/// The smallest scale: with it the divisor is still a normal number.
+/// The smallest scale. Values are divided by their scale, which must not be subnormal.
 constexpr float kLeastScale = 0x1p-126F;
 
 inline std::uint8_t float_to_e4m3(float f) {

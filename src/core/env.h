@@ -31,14 +31,14 @@ inline std::optional<std::string> data_folder() {
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// TILELACE_MULTICAST: "1" allows multicast memory if a program asks for it; empty: not set.
+/// TILELACE_MULTICAST: "1" allows multicast memory if a program asks for it; empty text if not set.
 inline std::string multicast() {
   const char* text = std::getenv("TILELACE_MULTICAST");
   return text == nullptr ? "" : text;
 }
 
-/// TILELACE_COMPARE_CALLS: "1" on all ranks: ranks compare every call byte by byte, on the host,
-/// before it begins. Slow; for tests and for finding where ranks differ.
+/// TILELACE_COMPARE_CALLS: if "1" on all ranks, ranks compare every call byte by byte, on the host,
+/// before the call begins. Slow; for tests and for finding where ranks differ.
 inline bool compare_calls() {
   const char* text = std::getenv("TILELACE_COMPARE_CALLS");
   return text != nullptr && std::string(text) == "1";
@@ -69,7 +69,7 @@ inline std::string home() {
   return text == nullptr ? "" : text;
 }
 
-/// Names and values of all variables whose names begin with one of these, sorted.
+/// Names and values of all variables whose names begin with one of `beginnings`, sorted by name.
 inline std::vector<std::pair<std::string, std::string>> variables(
     std::initializer_list<std::string_view> beginnings) {
   std::vector<std::pair<std::string, std::string>> found;

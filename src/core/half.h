@@ -9,7 +9,7 @@
 
 namespace tilelace {
 
-/// Conversions of one element on the host, by type.
+/// Conversions of one element to and from fp32 on the host, one struct per type.
 struct HostBf16 {
   using Word = std::uint16_t;
   static float to_float(Word w) { return bf16_to_float(w); }
@@ -26,8 +26,8 @@ struct HostFp32 {
   static Word from_float(float f) { return f; }
 };
 
-/// Calls f(HostBf16{}), f(HostFp16{}) or f(HostFp32{}), by the type. Errors: usage (a value that
-/// names no type).
+/// Calls f(HostBf16{}), f(HostFp16{}) or f(HostFp32{}), depending on the type. Errors: usage (a
+/// value that names no type).
 template <class F>
 decltype(auto) with_host_element(DType t, const F& f) {
   switch (t) {

@@ -8,14 +8,14 @@
 #define TILELACE_HD
 #endif
 
-// For role loops: the verbs that they call are device-only under nvcc, plain functions elsewhere.
+// For role loops, which call verbs: device functions under nvcc, plain functions elsewhere.
 #if defined(__CUDA_ARCH__) || (defined(__CUDACC__) && defined(TILELACE_DEVICE_LOOPS))
 #define TILELACE_ROLE __device__ __forceinline__
 #else
 #define TILELACE_ROLE inline
 #endif
 
-// For loops that kernels must unroll, to keep values in registers, or must not unroll.
+// For loops that nvcc must unroll, to keep values in registers, and for loops that it must not.
 #if defined(__CUDACC__)
 #define TILELACE_UNROLL _Pragma("unroll")
 #define TILELACE_NO_UNROLL _Pragma("unroll 1")

@@ -54,11 +54,11 @@ inline std::int64_t parse_number(std::string_view what, std::string_view text, s
   return value;
 }
 
-/// Words and what they stand for.
+/// Pairs of a word and the value that the word stands for.
 template <class T>
 using Words = std::vector<std::pair<std::string_view, T>>;
 
-/// Makes such words from a table: each row's name and value.
+/// Makes Words from a table: the name of each row, and the row's member `value`.
 template <class Rows, class Row, class T>
 Words<T> words_of_rows(const Rows& rows, T Row::*value) {
   Words<T> words;
@@ -66,7 +66,7 @@ Words<T> words_of_rows(const Rows& rows, T Row::*value) {
   return words;
 }
 
-/// The value that the text, one of the words, stands for. Errors: usage.
+/// The value of the word that equals the text. Errors: usage (there is no such word).
 template <class T>
 T parse_word(std::string_view what, std::string_view text, const Words<T>& words) {
   std::vector<std::string_view> names;

@@ -10,7 +10,7 @@ namespace tilelace {
 
 inline void say(const std::string& text) {
   const std::string line = "tilelace: " + text + "\n";
-  std::fputs(line.c_str(), stderr);  // one write, since other ranks print too
+  std::fputs(line.c_str(), stderr);  // one write, so that lines of several ranks do not mix
 }
 
 /// As `say`, but a process prints each text only once.

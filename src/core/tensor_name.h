@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The name of a tensor in errors. It is formatted only when there is an error, to cost other calls
-// nothing.
+// A tensor's name in error texts. The name is formatted only if there is an error, so that calls
+// without errors pay nothing.
 #pragma once
 #include <fmt/core.h>
 
@@ -13,7 +13,7 @@ namespace tilelace {
 
 /// "a", or "weight 0" if there are several weights. The string must outlive this object.
 struct TensorName {
-  constexpr TensorName(const char* text) : kind(text) {}  // NOLINT: where a text is a name
+  constexpr TensorName(const char* text) : kind(text) {}  // NOLINT: a text converts to a name
   constexpr TensorName(std::string_view text, std::size_t which) : kind(text), number(which) {}
 
   static constexpr std::size_t kOnly = static_cast<std::size_t>(-1);
@@ -29,7 +29,7 @@ struct fmt::formatter<tilelace::TensorName> {
   static constexpr auto parse(format_parse_context& c) { return c.begin(); }
   template <class Context>
   auto format(const tilelace::TensorName& n, Context& c) const {
-    std::string text(n.kind);  // format_to: clang and libfmt, made by GCC, name it differently
+    std::string text(n.kind);  // no format_to: a libfmt built by GCC lacks clang's symbol for it
     if (n.number != tilelace::TensorName::kOnly) text += ' ' + std::to_string(n.number);
     return std::copy(text.begin(), text.end(), c.out());
   }

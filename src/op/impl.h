@@ -48,7 +48,7 @@ struct Communicator::Impl {
     } catch (const Error& e) {
       if (e.kind() != ErrorKind::usage) fail(e);
       throw;
-    } catch (const std::exception& e) {  // out of memory or threads: peers must not wait
+    } catch (const std::exception& e) {  // out of memory or threads: tell the peers
       const Error error = of_system(op, e);
       fail(error);
       throw error;
@@ -73,20 +73,20 @@ struct Communicator::Impl {
   /// If calls are compared (env::compare_calls): checks that all ranks make the same call with the
   /// same choices, byte by byte. Collective. Errors: usage, on every rank; peer, timeout.
   void compare(const Problem&, const Plan&, bool collective);
-  /// Replaces a call that this rank cannot make.
+  /// Takes the place of a call that this rank cannot make: tells the peers the reason.
   void refuse(std::string_view op, std::string_view reason, void* stream);
 
-  /// The plan of this problem; made once per problem.
+  /// The plan for this problem and these options, from a cache.
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
   /// Reads the tables of measured plans, once the backend knows the machine. Collective if
-  /// `together`. `has_read`: another rank of this process whose tables can be shared.
+  /// `together`. `has_read`: a rank of this process that has read the cache already.
   void read_tuning(bool together, const Impl* has_read = nullptr);
-  /// Keeps a tuned row: plans come from it from now on. Every rank must do so.
+  /// Keeps a tuned row, from which later plans come. Every rank must keep the same row.
   void keep(const TunedProblem&);
   void keep(const op::FoundTiles&);
-  /// Whether to tune before this call: true only for the first call of the problem that this rank
-  /// does not capture. For later calls this costs one hash lookup.
+  /// Whether to tune before this call. True only for a problem's first call outside of a stream
+  /// capture. For calls after that, the answer costs one hash lookup.
   bool is_first(const Problem&, void* stream);
   /// Tunes a problem before its call. With a `refusal`, this rank only tells the others why it
   /// cannot make the call. Collective.
@@ -94,8 +94,8 @@ struct Communicator::Impl {
   void tune_first(const Problem&, std::string_view refusal, void* stream);
 
   static Communicator wrap(std::unique_ptr<Impl>);
-  /// Makes the communicator of a rank that has joined its group: all ranks read the tables
-  /// together.
+  /// Makes the communicator of a rank that has joined its group. Collective: all ranks read the
+  /// tables together.
   static Communicator joined(std::unique_ptr<Impl>);
 
   std::unique_ptr<comm::Group> group;
@@ -109,7 +109,7 @@ struct Communicator::Impl {
   /// An Error with the text of another exception.
   [[nodiscard]] Error of_system(std::string_view op, const std::exception&) const;
   void enter(std::string_view op, bool alone);
-  /// Remembers the failure. If it arose on this rank, tells the peers, which would otherwise wait.
+  /// Remembers the failure. If it arose on this rank, tells the peers, so that they do not wait.
   void fail(const Error&);
 
   struct Asked {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measured plans of a communicator. They come, in this order, from the table that it was given,
-// from rows tuned by this program or earlier (the cache), and from installed tables.
+// The measured plans of a communicator, as a chain of tables: the table given to the communicator,
+// then rows tuned by this program or kept in its cache, then installed tables.
 #pragma once
 #include <memory>
 #include <optional>
@@ -23,7 +23,7 @@ class KeptTuning {
   KeptTuning(comm::Group&, const CommunicatorOptions&, const Machine&,
              const std::string& device_name, bool together, const KeptTuning* has_read = nullptr);
 
-  /// The table, or null: only predictions.
+  /// The first table of the chain; null: there is no table, plans are predicted.
   [[nodiscard]] const std::shared_ptr<const plan::TuningTable>& table() const { return table_; }
   /// Keeps a row, which must be equal on all ranks. If there is a cache, rank 0 writes the row into
   /// it and keeps rows that other programs wrote there meanwhile. A failed write is logged once.

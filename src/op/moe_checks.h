@@ -17,7 +17,7 @@ constexpr std::int64_t kMoeGrain = 8;
 
 /// Number of experts that this rank has.
 std::int64_t experts_here(const MoeLayer&);
-/// Rows of the first weight for each expert.
+/// Rows of one expert in the first weight.
 std::int64_t expert_width(const MoeLayer&);
 
 /// A call's sizes on this rank.
@@ -27,18 +27,18 @@ struct MoeCall {
   std::int64_t begin = 0;          ///< first token of this rank
 };
 
-/// Each throws a usage error that names the first thing that is wrong.
+/// Each of these functions throws a usage error that names the first fault.
 void check_layer(std::string_view op, const MoeLayer&);
 schedule::MoeMap map_of(std::string_view op, const MoeLayer&, std::int64_t m);
 MoeCall check_call(const AgMoeArgs&, int rank, int ranks);
 MoeCall check_call(std::string_view op, const MoeReduceArgs&, bool scatters, int rank, int ranks);
 void check_grouped(const GroupedGemmArgs&);
-/// For a map in host memory. Its words are used as indices, so all of them must be in range.
+/// Checks a map in host memory. The map's words are used as indices, so all must be in range.
 void check_map(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 /// Throws if the map says that an id names no expert (MoeMap::wrong).
 void check_ids(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 
-/// All that must be equal on all ranks in a call, as a text.
+/// The properties of a call that must be equal on all ranks, as a text.
 std::string words_of(const MoeLayer&, std::int64_t m);
 
 }  // namespace tilelace::op

@@ -37,7 +37,7 @@ struct MoeBytes {
 
 struct MoeRoom {
   MoeBytes bytes;
-  std::int64_t k = 0;  ///< the largest k of a product that the passes have scratch for
+  std::int64_t k = 0;  ///< the largest k for which the passes have scratch
   std::unique_ptr<RankMemory> memory;
 
   [[nodiscard]] void* ids() const { return memory->data(); }

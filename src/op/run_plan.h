@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes calls with a given plan instead of options. For benches, which time plans, and for checks,
-// which pick plans at random (plan/gpu/gpu_ways.h). The plan must be one for the problem.
+// which pick plans at random (plan/gpu/gpu_ways.h). The plan must be one for the call's problem.
 #pragma once
 #include "comm/group.h"
 #include "tilelace/communicator.h"
@@ -8,7 +8,7 @@
 
 namespace tilelace::op {
 
-/// As call(), but with this plan, which the prepared options must have room for. Collective.
+/// Like call(), but with this plan. What was prepared must have room for the plan. Collective.
 void run_plan(Communicator&, const CallArgs&, const Plan&);
 
 /// The communicator's group, with which benches synchronise ranks between calls. Valid as long as

@@ -20,7 +20,7 @@ void check_tensor(std::string_view op, TensorName, const TensorView&, DType, std
 /// operand.
 void check_operands(const CallArgs&, int rank, Part);
 
-/// Throws unless the problem is well-formed for this many ranks and the weights fit it.
+/// Throws unless the problem is valid for this many ranks and the weights fit the problem.
 void check_preparation(const Preparation&, int ranks);
 
 }  // namespace tilelace::op

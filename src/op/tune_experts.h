@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands for tuning a product of a layer of experts, with random values and routings, and a check
-// of the result. There are so many copies of them that L2 cannot hold all that calls touch.
+// of the result. Calls take operands in turn from copies that together exceed L2, up to a limit.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace tilelace::op {
 
 class TuneValues;
 
-/// A product to tune, of a layer's first or second half.
+/// A product to tune: that of a layer's first half or that of its second half.
 struct AskedTiles {
   MoeLayer layer;
   std::int64_t m = 0;
@@ -29,8 +29,8 @@ struct FoundTiles {
   TunedExperts row;
 };
 
-/// First rows of this rank's experts, [here + 1], if m tokens choose top_k different experts each,
-/// every expert with equal probability. The same seed gives the same draw.
+/// Draws a routing: each of m tokens chooses top_k different experts, all equally likely. Returns
+/// `begins` of this rank's experts, [here + 1]. The same seed gives the same routing.
 std::vector<std::int32_t> uniform_begins(const MoeLayer&, std::int64_t m, std::uint32_t seed);
 
 class ExpertOperands {
@@ -40,16 +40,16 @@ class ExpertOperands {
 
   /// Arguments of the i-th call of a graph. Valid as long as this object.
   [[nodiscard]] GroupedGemmArgs call(int i, void* stream) const;
-  /// Fills the first result with NaNs.
+  /// Fills the first copy of the result with NaNs.
   void poison();
-  /// Checks some rows of the first result against fp64. Returns what is wrong, or empty text. The
-  /// stream's work must have finished.
+  /// Checks some rows of the first copy of the result against fp64. Returns what is wrong, or empty
+  /// text. The stream's work must have finished.
   [[nodiscard]] std::string wrong() const;
 
  private:
   struct Set {
     DeviceBuffer x, out, begins;
-    std::size_t weight = 0;  ///< number of the copy
+    std::size_t weight = 0;  ///< index in weights_
   };
   [[nodiscard]] std::string wrong_row(std::int64_t expert, std::int64_t row) const;
 

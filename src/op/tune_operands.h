@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands for tuning a problem: random values, in so many copies that they do not fit L2, and the
-// expected result.
+// Operands for tuning a problem, with random values, and the expected result. Calls take operands
+// in turn from copies that together exceed L2, up to a limit.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -12,18 +12,18 @@
 
 namespace tilelace::op {
 
-/// The problem without what plans do not depend on, such as a bias.
+/// The part of the problem on which plans depend; a bias, for example, is left out.
 Problem tuned_part(const Problem&);
 
-/// A random operand's value at an index; the same on every rank.
+/// The random values of operands. Every rank can compute the values of every rank's tensors.
 class TuneValues {
  public:
   TuneValues();
-  /// Element i of a rank's tensor (0: input, from 1 on: weights), rounded to the type. `scale`: a
-  /// power of two.
+  /// Element i of a rank's tensor (tensor 0: the input; 1, 2, ...: weights), rounded to the type.
+  /// `scale`: a power of two.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i, float scale = 1) const;
-  /// The first `count` elements of a rank's tensor, as bytes of the type; at most one round of
-  /// values.
+  /// The first `count` elements of a rank's tensor, as bytes of the type. Values repeat: there is
+  /// at most one period.
   [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count,
                                   float scale = 1) const;
 
@@ -31,11 +31,11 @@ class TuneValues {
   std::vector<float> values_;
 };
 
-/// Fills a buffer with `elements` elements by repeating a tensor's first ones.
+/// Fills a buffer with `elements` elements by repeating the bytes `first`.
 void fill_rounds(DeviceBuffer&, const std::string& first, std::int64_t elements, DType);
 /// Fills a buffer with NaNs.
 void fill_nans(DeviceBuffer&);
-/// The number of copies of this size that do not fit L2, up to a limit.
+/// How many copies of this size L2 cannot hold together, up to a limit.
 std::int64_t copies_beyond_l2(std::int64_t bytes);
 
 class TuneOperands {
@@ -64,7 +64,7 @@ class TuneOperands {
     double value = 0, bound = 0;
   };
   [[nodiscard]] Expected expected(std::size_t output, std::int64_t row, std::int64_t col) const;
-  /// The expected element, summed over ranks if the op sums, and its tolerance.
+  /// One weight's expected element, summed over ranks if the op sums, and the element's tolerance.
   [[nodiscard]] Expected product(int weight, std::int64_t row, std::int64_t col) const;
 
   Communicator& member_;
@@ -72,8 +72,8 @@ class TuneOperands {
   const TuneValues& values_;
   std::vector<DeviceBuffer> memory_;
   std::vector<Set> sets_;
-  std::vector<std::size_t> out_memory_;  ///< memory of the first copy of the results
-  std::map<int, std::string> made_;      ///< first elements of tensors; only while copies are made
+  std::vector<std::size_t> out_memory_;  ///< indices in memory_ of the results' first copy
+  std::map<int, std::string> made_;      ///< each tensor's first elements, while copies are made
 };
 
 }  // namespace tilelace::op

@@ -21,8 +21,8 @@ namespace tilelace::op {
 
 class TuneSession {
  public:
-  /// Uses the ranks of `of`, which must not be in a call. Collective. Errors: system, peer,
-  /// timeout.
+  /// Uses the ranks of `of`, which must have no other call under way. Collective. Errors: system,
+  /// peer, timeout.
   TuneSession(Communicator::Impl& of, const TuneOptions&);
   /// Waits for all ranks; call it before destruction unless there was an error. Collective.
   void end();
@@ -37,7 +37,7 @@ class TuneSession {
   /// Describes other work on a rank's GPU, or throttling; empty if there is none, or if tuning is
   /// forced. Collective.
   std::string disturbance();
-  /// Collective: the largest of all ranks' seconds since the session began.
+  /// The most seconds that have passed on any rank since the session began. Collective.
   double elapsed_s();
 
  private:
@@ -49,7 +49,7 @@ class TuneSession {
   struct TimedCall {
     std::function<void(int)> run;
     double predicted_us = 0;
-    double about_us = 0;  ///< as measured when it was captured; 0: no graph yet
+    double about_us = 0;  ///< time of a call, taken after the capture; 0: no graph yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
   /// Makes operands. Returns false, on every rank, if a rank lacks memory for them.
@@ -66,7 +66,7 @@ class TuneSession {
   /// system.
   template <class Operands>
   void check(Operands&, const std::function<void(int)>& run, const std::string& what);
-  /// The first text that is not empty, by rank, after that rank's name; the same on every rank.
+  /// "rank R: TEXT" of the first rank that has a text, else empty text; the same on every rank.
   std::string first_of(const std::string& mine);
 
   TuneOptions options_;

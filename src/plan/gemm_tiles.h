@@ -9,11 +9,11 @@
 namespace tilelace::plan {
 
 /// `groups`: math warpgroups. `blocks`: 64-row blocks per warpgroup. `width`: columns of the tile.
-/// `stages`: depth of the ring, 64 of k each. `cluster_rows` x `cluster_cols` CTAs: CTAs in a
+/// `stages`: stages of the ring, 64 of k each. `cluster_rows` x `cluster_cols` CTAs: CTAs in a
 /// column share the column operand, CTAs in a row share the row operand. `staging`: number of 8 KiB
 /// chunks in which a math warpgroup stages results. `pingpong`: warpgroups take turns, each with
 /// its own tile; if not, they split a tile's rows. `swapped`: weight on the row side, tokens on the
-/// column side. `per_sm`: CTAs per SM (2: the next kernel's first loads run under this one's end).
+/// column side. `per_sm`: CTAs per SM (2: the next kernel loads while this kernel ends).
 struct GemmTile {
   std::string_view name;
   int groups = 2;
@@ -30,7 +30,7 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
-  /// Rows and columns of a worker's (a cluster's) tile, and the part of the result that it is.
+  /// Size of a worker's (a cluster's) tile: in rows and columns, in tokens and result columns.
   [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
   [[nodiscard]] constexpr int worker_tokens() const {
@@ -51,14 +51,14 @@ constexpr bool is_one_of(std::string_view name, std::initializer_list<std::strin
 /// Every tile has a kernel for a GEMM alone.
 constexpr bool can_multiply(const GemmTile& /*t*/) { return true; }
 
-/// Whether tokens are across (on the column side) in a tile for many rows.
+/// Whether this is a tile for many tokens that has tokens across (on the column side).
 constexpr bool is_across(int width, bool swapped) { return swapped && width > 64 && width < 256; }
 constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swapped); }
 
 /// Whether there are kernels of gemm_rs for this tile. Narrow tiles serve few rows, for which the
-/// fused kernel is not used. Wide and tall tiles without turns stall their GEMM while they send;
-/// they were never the best. Tiles with tokens across win if few rows are padding; only q184 has no
-/// registers left.
+/// fused kernel is not used. Wide and tall tiles without turns do not multiply while they send, and
+/// were never the best. Tiles with tokens across are best where they pad few rows; of them only
+/// q184 has no kernel, for want of registers.
 constexpr bool can_reduce(const GemmTile& t) {
   if (t.groups != 2) return false;
   if (t.swapped) return is_across(t) && t.blocks * t.width / 2 <= 176;
@@ -71,9 +71,9 @@ constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
 
-/// Pieces of a peer's term that one step of the ring adds at once: several, if the other
-/// group multiplies meanwhile, a step has room for them (up to nine ranks), and registers
-/// suffice.
+/// Pieces of a peer's term that one step of the ring adds at once: two if the other group
+/// multiplies meanwhile, a step has room for two (up to nine ranks), and there are enough
+/// registers; else one.
 constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }
@@ -84,13 +84,13 @@ constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }
 /// Whether warps of ag_gemm's kernels have registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
-/// Whether kernels of ag_gemm take several weights at once: for tiles for few tokens, where a
-/// kernel for each weight costs most. Other tiles have no registers left for it.
+/// Whether kernels of ag_gemm take several weights at once: in tiles for few tokens, where one
+/// kernel per weight would cost most. Other tiles have no registers left for several weights.
 constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
-inline constexpr int kMostWeights = 4;  ///< of one kernel
+inline constexpr int kMostWeights = 4;  ///< the most weights of one kernel
 
-/// Whether there are kernels of gemm_ar. A group in turns sends while another multiplies; groups
-/// that share a tile finish it sooner, which suits calls of one wave of few rows.
+/// Whether there are kernels of gemm_ar. With turns, one group sends while the other multiplies.
+/// Groups that share a tile finish it sooner, which suits calls of few rows in a single wave.
 constexpr bool can_share(const GemmTile& t) {
   return is_one_of(t.name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
          (t.pingpong && !t.swapped && t.blocks * t.width / 2 <= 192);
@@ -166,7 +166,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"s104",      1, 1, 104, 10, 1, 1, 1, false, false, 1},
     {"s112",      1, 1, 112,  9, 1, 1, 1, false, false, 1},
     {"s192",      1, 1, 192,  6, 1, 1, 1, false, false, 1},
-    // The fewest tokens: tokens are across, rows are the weight's.
+    // The fewest tokens: tokens across, the weight's rows down.
     {"v16",       1, 1,  16,  9, 1, 1, 1, false, true, 2},
     {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},
@@ -174,8 +174,8 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"w16",       2, 1,  16,  5, 1, 1, 1, false, true, 2},
     {"w32",       2, 1,  32,  4, 1, 1, 1, false, true, 2},
     {"w256",      2, 1, 256,  4, 2, 1, 2, false, true, 1},
-    // Tokens across for many rows, which are seldom a multiple of 64: one of these widths leaves
-    // few padded tokens. 128 rows of the weight, two warpgroups on one tile.
+    // Tokens across, for many tokens: their number is seldom a multiple of 64, and one of these
+    // widths pads few tokens. 128 rows of the weight, two warpgroups on one tile.
     {"w152",      2, 1, 152,  6, 2, 1, 1, false, true, 1},
     {"w168",      2, 1, 168,  5, 2, 1, 2, false, true, 1},
     {"w200",      2, 1, 200,  5, 2, 1, 1, false, true, 1},

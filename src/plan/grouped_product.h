@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of the sm_90a product grouped by expert: which shapes there are, which one a product takes,
-// and how it is cut. All depends only on sizes and is correct for every routing. Kernels, launches
-// and predictions use this file.
+// Tiles of the sm_90a product grouped by expert: the shapes of tiles, which shape a product takes,
+// and how a product is cut. The choice depends only on sizes and is correct for every routing.
+// Kernels, launches and predictions use this file.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace tilelace::plan {
 
-/// Experts of one rank, at most.
+/// The most experts of one rank.
 constexpr int kMostMoeExperts = 1024;
 
 /// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `wide` and `pair`
@@ -47,10 +47,10 @@ constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
   return kGroupedShapes[static_cast<int>(tiling)];
 }
 
-/// What the host knows about a product before its routing.
+/// What the host knows about a product: everything but the routing.
 struct GroupedProduct {
   std::int64_t rows = 0;  ///< at most this many rows, of all experts together
-  std::int64_t n = 0;     ///< rows of an expert's weight; gated: of gate and up
+  std::int64_t n = 0;     ///< rows of an expert's weight; gated: gate's plus up's
   std::int64_t k = 0;
   std::int64_t experts = 0;
   bool gated = false;
@@ -60,7 +60,7 @@ struct GroupedProduct {
   bool operator==(const GroupedProduct&) const = default;
 };
 
-/// The kind of tiles for a product.
+/// Chooses the kind of tiles for a product.
 constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // rows of x per expert
   constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
@@ -72,7 +72,7 @@ constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
 }
 
-/// Why grouped_tiling takes this kind, as text.
+/// Why grouped_tiling chooses this kind, as text.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
     case GroupedTiling::few: return "few rows an expert, which narrow tiles pad less";
@@ -86,7 +86,7 @@ constexpr const char* reason_of(GroupedTiling tiling) {
 
 /// How a product is cut into tiles of this kind.
 constexpr schedule::GroupedTiles grouped_tiles(const GroupedProduct& p, GroupedTiling tiling) {
-  /// Bytes of activations that are walked before the columns change: about half of L2.
+  /// Bytes of activations in the row tiles that are walked together: about half of L2.
   constexpr std::int64_t kWalkedBytes = 20 << 20;
   const GroupedShape& shape = shape_of(tiling);
   const std::int64_t columns = shape.columns(p.gated);
@@ -95,8 +95,8 @@ constexpr schedule::GroupedTiles grouped_tiles(const GroupedProduct& p, GroupedT
           static_cast<int>(std::clamp<std::int64_t>(kWalkedBytes / tile_bytes, 4, 64))};
 }
 
-/// Rows that a product with this tiling computes for an expert with `rows` rows. The surplus is
-/// wasted.
+/// Rows that a product with this tiling computes for an expert with `rows` rows, padding
+/// included.
 constexpr int computed_rows(GroupedTiling tiling, int rows) {
   const schedule::GroupedTiles tiles{shape_of(tiling).most, 1, 1};
   int all = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // all-gather + GEMM: the order of tiles, the flag before each, and the destination of each chunk.
 //
-// Flags of a rank: landed(source, chunk): the chunk is in this rank's slot; under pull,
-// offered(source, chunk): this rank's parent has it. Own rows are read in place.
+// A rank's flags: landed(source, chunk) says that the chunk is in the rank's slot; with pull,
+// offered(source, chunk) says that the rank's parent has the chunk. Own rows are read in place.
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -11,7 +11,7 @@
 
 namespace tilelace::schedule {
 
-/// One transfer: chunk of `source`'s shard, to `peer` (push) or from it (pull).
+/// One transfer: a chunk of `source`'s shard, pushed to `peer` or pulled from `peer`.
 struct GatherTransfer {
   int source = 0;
   int peer = 0;
@@ -19,7 +19,7 @@ struct GatherTransfer {
   RowRange rows;
 };
 
-/// One tile: `rows` x one column tile. `source` is -1 if the rows straddle shards.
+/// One tile: `rows` x one column of tiles. `source` is -1 if the rows straddle shards.
 struct GatherTile {
   int source = 0;
   RowRange rows;
@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether its tiles are those of GatherOrder (gather_tiles.h). False if straddling tiles come
-  /// last, which no kernel does, and for a gather without a product.
+  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. False with `straddle`,
+  /// which no kernel has (straddling tiles come last), and for a gather without a GEMM.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
@@ -79,8 +79,8 @@ struct AgGemm {
     return n;
   }
 
-  /// The i-th tile of a rank that does not walk: tiles of the own shard, then of the others in
-  /// order of arrival, straddling tiles last.
+  /// The i-th tile if !walked(): first the tiles of the own shard, then those of the other shards
+  /// in order of arrival, last the straddling tiles.
   [[nodiscard]] TILELACE_HD constexpr GatherTile tile(Index i) const {
     for (int s = 0; s < ranks(); ++s) {
       const int q = route.gather_order(rank, s);
@@ -118,7 +118,7 @@ TILELACE_ROLE void push_chunks(const AgGemm& s, int source, int peer, Index firs
   }
 }
 
-/// Pull: stages the own shard where peers can read it, then fetches the others in arrival order.
+/// Pull: stages the own shard for the peers, then fetches the other shards in order of arrival.
 template <class Verbs>
 TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
   for (int i = 0; i < s.ranks(); ++i) {
@@ -142,7 +142,7 @@ TILELACE_ROLE void run_pull(const AgGemm& s, Verbs& v) {
 }  // namespace detail
 
 /// Role `copy` (one per rank): sends headers to every peer, makes this rank's transfers, then
-/// copies the gathered operand to the user, if wanted. Shards are sent in rotated order, so that
+/// copies the gathered operand to the user if `deliver`. Shards are sent in rotated order, so that
 /// each rank sends to one peer and receives from one peer at a time.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const AgGemm& s, Verbs& v) {
@@ -185,8 +185,8 @@ TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
     v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
 }
 
-/// Second part, for a rank that does not walk: every workers-th tile. Tiles may start before the
-/// peers' headers have arrived; results are only written after that.
+/// Second part of role `compute`, if !s.walked(): every s.workers-th tile. Tiles may start before
+/// the peers' headers have arrived, but no result is written before that.
 template <class Verbs>
 TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives without a GEMM. Every rank sends every peer a parcel: nothing, a part or all of its
-// input. It adds or delivers what arrives. One schedule for four ops:
+// Collectives without a GEMM: one schedule for four ops. Every rank sends every peer a parcel
+// (nothing, a part or all of its input) and adds or delivers the parcels that arrive.
 //
-//   all_gather      the same parcel for all; each is delivered
-//   all_to_all      a parcel for each; each is delivered
-//   reduce_scatter  what the peer sums; arriving parcels are added to what this rank keeps
-//   all_reduce      one-shot: everything to all ranks, which all sum it;
+//   all_gather      every peer gets the same parcel; arriving parcels are delivered
+//   all_to_all      every peer gets a parcel of its own; arriving parcels are delivered
+//   reduce_scatter  a peer gets the part that it sums; arriving parcels are added to the own part
+//   all_reduce      one-shot: every peer gets the whole input, so every rank sums all inputs;
 //                   two-shot (`shares`): a reduce_scatter,
-//                   whose sums then go to all ranks
+//                   after which every rank sends its sums to all ranks
 //
-// Parcels are sent in rounds: in round r worker w sends chunk r * workers + w of each parcel.
+// Parcels are sent in rounds: in round r, worker w sends chunk r * workers + w of each parcel.
 // Arriving data waits in a ring of kRing places per worker and source, so staging does not grow
-// with the call. Nothing is acknowledged. A worker consumes round r - 1 between sending round r and
-// signalling it. So a peer's signal of round r - 2 shows that it is done with round r - 3. Both
-// ranks of a pair have the same number of rounds; a parcel that has ended sends empty rounds.
+// with the call. Nothing is acknowledged: a worker consumes round r - 1 before it signals round r.
+// So a peer's signal of round r - 2 shows that it has consumed round r - 3, whose place round r
+// uses. Both ranks of a pair have equally many rounds; a parcel that has ended sends empty rounds.
 //
 // With line verbs (`put` and `take` of units that carry the call's number) flags are part of the
 // data: there is one round, and signal and wait do nothing.
 //
-// If peers can reach each other's tensors, a call may be direct, without staging. Parcels are
-// stored in the peers' results; terms of a sum are read from the peers' inputs, and shared sums
-// stored in their results. Each worker has one flag per peer, raised when it is done there.
+// If ranks can access each other's tensors, a call may be direct, without staging: a rank stores
+// parcels and shared sums in the peers' results, and reads terms of a sum from the peers' inputs.
+// Each worker has one flag per peer, raised when the worker has finished there.
 #pragma once
 #include <cstdint>
 
@@ -31,7 +31,7 @@ namespace tilelace::schedule {
 
 /// Bytes that move together.
 constexpr Index kUnitBytes = 16;
-/// A worker's places per source. The text above says why three are needed.
+/// Places in a worker's ring for one source. The text above says why three are needed.
 constexpr Index kRing = 3;
 /// The most rounds of a call, if each round has its own flags.
 constexpr Index kMaxExchangeRounds = 256;
@@ -42,14 +42,14 @@ struct ExchangeRound {
   Index round = 0;
 };
 
-/// The data that a flag announces: a parcel's part of a round, or a round's sums.
+/// The data that a flag announces: a worker's part of a round, either of a parcel or of sums.
 struct ExchangeFlag {
   bool sums = false;
-  int rank = 0;  ///< the source, or the owner
+  int rank = 0;  ///< source of the parcel, or owner of the sums
   ExchangeRound round;
 };
 
-/// For up to kMost ranks. Units are counted from the beginning of their parcel or sum.
+/// One rank's call, for up to kMost ranks. Units are numbered within their parcel or sum.
 template <int kMost>
 struct ExchangeOf {
   int rank = 0, ranks = 1;
@@ -58,10 +58,10 @@ struct ExchangeOf {
   bool shares = false;   ///< every rank gets the sums
   bool direct = false;   ///< uses the peers' tensors, once all ranks are in the call
   Index ring = kRing;    ///< places per worker and source; lines have one round and one place
-  Index chunk = 1;       ///< units
-  Index sends[kMost]{};  ///< units for each rank; own: what this rank keeps
+  Index chunk = 1;       ///< units per chunk
+  Index sends[kMost]{};  ///< units for each rank; own entry: units that this rank keeps
   Index takes[kMost]{};  ///< units from each rank; if `sums`: all equal
-  Index owned[kMost]{};  ///< shared: units that each rank sums
+  Index owned[kMost]{};  ///< if `shares`: units that each rank sums
 
   [[nodiscard]] TILELACE_HD constexpr Index rounds_of(Index units) const {
     return ceil_div(ceil_div(units, chunk), workers);
@@ -79,17 +79,17 @@ struct ExchangeOf {
   [[nodiscard]] TILELACE_HD constexpr Index shared_rounds(int q) const {
     return rounds_of(owned[q]);
   }
-  /// A part of a parcel or of sums of this many units; may be empty.
+  /// A worker's part of round r in a parcel, or sums, of this many units; may be empty.
   [[nodiscard]] TILELACE_HD constexpr RowRange part(ExchangeRound r, Index units) const {
     const Index begin = (r.round * workers + r.worker) * chunk;
     return intersect({begin, begin + chunk}, {0, units});
   }
 
-  /// The flag at a peer that says: the source's parcel of this round has arrived.
+  /// The receiver's flag that says that this round's part of the source's parcel has arrived.
   [[nodiscard]] TILELACE_HD constexpr Index term(int source, ExchangeRound r) const {
     return (source * kMaxExchangeRounds + r.round) * workers + r.worker;
   }
-  /// The flag at a peer that says: the owner's sums of this round have arrived.
+  /// The receiver's flag that says that this round's part of the owner's sums has arrived.
   [[nodiscard]] TILELACE_HD constexpr Index sum(int owner, ExchangeRound r) const {
     return term(ranks + owner, r);
   }
@@ -104,7 +104,7 @@ struct ExchangeOf {
         area >= ranks, area % ranks, {static_cast<int>(flag % workers), of % kMaxExchangeRounds}};
   }
 
-  /// First unit of rank `at`'s place for data that `source` (sum_place: `owner`) sends in round r.
+  /// First unit of rank `at`'s place for round r of `source`'s parcel (sum_place: `owner`'s sums).
   [[nodiscard]] TILELACE_HD constexpr Index term_place(int at, int source, ExchangeRound r) const {
     return place(source < at ? source : source - 1, r);
   }
@@ -130,8 +130,8 @@ struct ExchangeOf {
 
 using Exchange = ExchangeOf<kMaxGpuRanks>;
 
-/// An exchange with a word per place instead of a flag per round: the word's value tells the round,
-/// so the number of rounds is unlimited. A word is only rewritten when its place is.
+/// An exchange with one word per place instead of one flag per round. A word's value tells the
+/// round, so the number of rounds is unlimited. A word is rewritten only together with its place.
 class RingExchange : public Exchange {
  public:
   RingExchange() = default;
@@ -161,12 +161,12 @@ class RingExchange : public Exchange {
 };
 
 /// Role of worker w of s.workers, in a staged call:
-///   send(r)     this round's part of each parcel, to its place at the peer
-///   admit()     all ranks make the same call: results may be stored
-///   take(r)     adds the terms of a round in rank order and stores the sum, also at every peer if
-///               it is shared; or delivers what arrived, and what this rank keeps
-///   deliver(r)  peers' sums, from their places to the user
-/// A worker only waits for workers of the same number, which send before they wait.
+///   send(r)     copies this round's part of each parcel to its place at the peer
+///   admit()     waits until all ranks have entered this call: results may be stored
+///   take(r)     adds the round's terms in rank order and stores the sum, a shared sum also at the
+///               peers; or delivers the data that arrived and the data that this rank keeps
+///   deliver(r)  copies the peers' sums of this round from their places to the user
+/// A worker waits only for peers' workers of the same number, which send before they wait.
 template <class S, class Verbs>
 TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
   const Index rounds = s.rounds();
@@ -181,7 +181,7 @@ TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
       }
       v.take(taken);
     }
-    // Signals come last: each is a release and waits for data sent before, which arrives meanwhile.
+    // Signals come last: a release waits for earlier stores, which arrive during the work above.
     for (int i = 1; i < s.ranks && sends; ++i) {
       const int q = (s.rank + i) % s.ranks;
       if (step < s.pair_rounds(q)) v.signal(q, s.term(s.rank, sent));
@@ -200,12 +200,12 @@ TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
   }
 }
 
-/// The same in a direct call:
-///   admit()  all ranks make the same call: their inputs are there, results may be stored
-///   send(r)  parcels into the peers' results; not of sums
-///   take(r)  what this rank keeps; or the sum of all inputs, also into every peer's result if it
-///            is shared
-/// A rank's call ends when no peer uses its tensors any more: the flags of round 0 say so.
+/// The same role in a direct call:
+///   admit()  waits until all ranks have entered this call: inputs are ready, results may be stored
+///   send(r)  stores parcels in the peers' results; not called for sums
+///   take(r)  delivers the data that this rank keeps; or stores the sum of all inputs, a shared sum
+///            also in every peer's result
+/// A rank's call ends when no peer uses its tensors any more: the peers' flags of round 0 say so.
 template <class S, class Verbs>
 TILELACE_ROLE void run_direct_exchange(const S& s, int worker, Verbs& v) {
   v.admit();

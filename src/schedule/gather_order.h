@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ag_gemm in the order of a GEMM kernel: AgGemm's tiles and flags, computed beforehand as 32-bit
-// numbers. By shard: one section per shard, the own one first, then in order of arrival; its tiles
-// begin at the shard's first row. Whole: one section, or one per weight, with tiles over all rows
-// as one matrix.
+// The order of tiles in a GEMM kernel of an ag_gemm, with AgGemm's flags: precomputed as 32-bit
+// numbers. By shard: each shard is a section, the own one first, then the others in order of
+// arrival; tiles begin at the shard's first row. Whole: tiles cover all rows as one matrix, in one
+// section or in one per weight.
 //
-// Sections are walked one after the other, each over all columns, which reads the weight once per
-// walk. Or sections that have arrived are walked together, column by column; another joins at the
-// column at which it arrives, and the columns that it missed come last.
+// Sections are walked one after the other, each over all columns; every walk reads the whole
+// weight. Or the sections that have arrived are walked together, column by column. A later section
+// joins at the column where the walk is when it arrives; the columns that it missed come last.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
 
 namespace tilelace::schedule {
 
-constexpr int kMaxSections = kMaxGpuRanks;  ///< in kernels: shards, or weights
+constexpr int kMaxSections = kMaxGpuRanks;  ///< the most sections (shards or weights) in kernels
 
-/// A shard, in order of arrival.
+/// One shard in the list by order of arrival.
 struct GatherShard {
   int source = 0;
   int begin = 0, end = 0;  ///< rows
 };
 
-/// A range of columns of consecutive sections.
+/// One walk: a range of columns of consecutive sections.
 struct GatherWalk {
   int first_tile = 0;
   int first_section = 0, rows = 0;  ///< rows of tiles in all its sections
@@ -33,7 +33,7 @@ struct GatherJoins {
   int after[kMaxSections] = {};
 };
 
-/// kMost: the most sections. Kernels use GatherOrder; CPU ranks may be more.
+/// kMost: the most sections. Kernels use GatherOrder; there may be more CPU ranks than GPU ranks.
 template <int kMost>
 struct GatherOrderOf {
   GemmOrder walk;  ///< its rows and columns are replaced by each walk's
@@ -46,7 +46,7 @@ struct GatherOrderOf {
   int count = 0;              ///< number of sections
   int tile_rows[kMost] = {};  ///< rows of tiles per section
   int walks = 0;
-  GatherWalk walked[2 * kMost];  ///< `walks` of them, then one that ends the list
+  GatherWalk walked[2 * kMost];  ///< `walks` of them, then one that begins after the last tile
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
 
@@ -72,11 +72,11 @@ struct GatherOrderOf {
   [[nodiscard]] TILELACE_HD constexpr int end(int section) const {
     return whole ? m : shard[section].end;
   }
-  /// Index, in a kernel's `tail`, of the section's tensor map.
+  /// Index of the section's tensor map in a kernel's `tail` (maps of the sections' last rows).
   [[nodiscard]] TILELACE_HD constexpr int tail(int section) const { return whole ? 0 : section; }
 
-  /// Waits until rows [first, last) of a section can be read, by the verb wait(flag), once per
-  /// chunk. By shard, own rows are read in place; in a whole walk they are staged like all others.
+  /// Waits until rows [first, last) of a section can be read: calls wait(flag) once per chunk. Only
+  /// a whole walk waits for own rows, which are staged; by shard they are read in place.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     if constexpr (kMost > kFewWalks) {
@@ -100,7 +100,7 @@ struct GatherOrderOf {
   }
 
  private:
-  /// Waits for those chunks with rows of [first, last) that belong to the i-th shard to arrive.
+  /// Waits for the i-th shard's chunks that have rows in [first, last).
   template <class Verbs>
   TILELACE_ROLE void wait_for_chunks(int i, int first, int last, Verbs& v) const {
     const int from = first > shard[i].begin ? first : shard[i].begin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's ag_gemm for CPU ranks, the checker and the simulator: AgGemm's copies, and the tiles,
-// waits and sends in a GEMM kernel's orders (gather_order.h, push_order.h).
+// One rank's ag_gemm as CPU ranks, the checker and the simulator run it: AgGemm's copies, and
+// tiles, waits and sends in the orders of a GEMM kernel (gather_order.h, push_order.h).
 #pragma once
 #include "schedule/make_gather_order.h"
 
@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 /// How a kernel walks tiles. Default: by shard, one shard after the other.
 struct GatherWalking {
   GemmOrder walk = {};  ///< its rows and columns are replaced by the call's
-  int apart = -1;       ///< shards walked one after the other; -1: all
+  int apart = -1;       ///< how many shards are walked one after the other; -1: all
   GatherJoins joins = {};
   bool whole = false;
   bool across = false;                 ///< whole walk: the rows of `walk` are columns of the result
@@ -21,7 +21,7 @@ template <class Order>
 struct GatherTiles : AgGemm {
   GemmWorkOf<Order> work;
   bool across = false;
-  int first_col[kMaxSections] = {};  ///< whole walk: first column of each weight
+  int first_col[kMaxSections] = {};  ///< whole walk: first column of tiles of each weight
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
   [[nodiscard]] constexpr GatherTile at(GemmCell c) const {
@@ -55,8 +55,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   return t;
 }
 
-/// Calls f with the tiles of a rank that walks. Up to the ranks that kernels support, the tiles
-/// have the kernels' type; for more ranks, a type with room for kMost.
+/// Calls f with the rank's GatherTiles: of the kernels' type for up to kMaxGpuRanks ranks; for more
+/// ranks, of a type with room for kMost.
 template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;
@@ -67,7 +67,7 @@ decltype(auto) with_tiles(const AgGemm& s, F&& f) {
 
 namespace detail {
 
-/// A kernel's roles load and math, one after the other, by the verbs of verbs.h.
+/// Plays a kernel's load and math roles, one after the other, with the verbs of verbs.h.
 template <class Order, class Verbs>
 class GatherTileVerbs {
  public:
@@ -96,7 +96,7 @@ class GatherTileVerbs {
   bool admitted_ = false;
 };
 
-/// Sends the pieces of PushOrder as chunks.
+/// Makes PushOrder's sends with the chunk verbs of verbs.h.
 template <class Verbs>
 class PushVerbs {
  public:

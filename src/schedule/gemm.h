@@ -24,9 +24,9 @@ struct GemmCell {
   int section = 0;  ///< for orders with several sections (schedule/gather_order.h)
 };
 
-/// Walks tiles in groups along one direction, back and forth across the other, so that the last
-/// strip's operands are still in L2. Within a group, blocks of `wide` x `deep` tiles are walked
-/// together: neighbouring workers then share operands on both sides.
+/// Cuts one direction into groups and walks each across the other direction, alternately forwards
+/// and backwards, so that a group begins with operands still in L2. Within a group, blocks of
+/// `wide` x `deep` tiles are walked together, so that neighbouring workers share both operands.
 struct GemmOrder {
   int rows = 0;  ///< tiles along m
   int cols = 0;  ///< tiles along n
@@ -69,18 +69,18 @@ struct GemmSegment {
   [[nodiscard]] TILELACE_HD constexpr int steps() const { return end - begin; }
 };
 
-/// `Order` has tiles(), the number of tiles; cell(t), the place of the t-th; and kInRounds if
-/// shared tiles may come in rounds (other kernels have no registers for that).
+/// `Order` has tiles(), the number of tiles; cell(t), the place of the t-th tile; and kInRounds if
+/// shared tiles may come in rounds (kernels of other orders have no registers for rounds).
 template <class Order>
 struct GemmWorkOf {
   static constexpr bool kInRounds = requires { requires Order::kInRounds; };
   Order order;
   int workers = 1;
   int k_steps = 1;      ///< k-steps of a tile; at least 1
-  int split_tiles = 0;  ///< the first tiles, shared by k-steps
+  int split_tiles = 0;  ///< number of shared tiles, which are the first ones
   int round_tiles = 0;  ///< shared tiles per round: all, or a divisor of split_tiles
   int share = 0;        ///< k-steps of a worker's stretch per round ...
-  int longer = 0;       ///< ... and the number of workers that have one more
+  int longer = 0;       ///< ... and the number of workers, the first ones, that have one more
 
   [[nodiscard]] TILELACE_HD constexpr int stretch(int worker) const {
     return share + (worker < longer ? 1 : 0);
@@ -133,7 +133,7 @@ class GemmSegments {
     return true;
   }
 
-  /// The round of the segment that next() returned last, if that belongs to a shared tile.
+  /// The round of the segment that next() gave last, if that segment's tile is shared.
   [[nodiscard]] TILELACE_HD constexpr int round() const { return round_; }
 
  private:
@@ -143,10 +143,10 @@ class GemmSegments {
   int round_ = 0;
 };
 
-/// Role math of the GEMM, for the `lane`-th of a worker's `lanes` warpgroups, which take turns (1:
-/// all work on every segment). Verbs: skip(segment) of another lane; multiply(segment);
-/// give_partial(round) keeps the accumulator for the tile's head; add_partial(worker, round) adds
-/// the accumulator that this worker kept; store(cell).
+/// Role math of the GEMM, for the `lane`-th of a worker's `lanes` warpgroups, which take turns
+/// (lanes == 1: all warpgroups work on every segment). Verbs: skip(segment) of another lane;
+/// multiply(segment); give_partial(round) keeps the accumulator for the tile's head;
+/// add_partial(giver, round) adds the accumulator that worker `giver` kept; store(cell).
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);

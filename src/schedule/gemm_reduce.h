@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Waits until p's tiles of these rows of shard q are in p's slot.
+/// Waits until the tiles that p computed for these rows of shard q are in p's slot.
 template <class Verbs>
 TILELACE_ROLE void wait_for_tiles(const GemmReduce& s, int p, int b, int q, RowRange rows,
                                   Verbs& v) {
@@ -35,7 +35,7 @@ TILELACE_ROLE void wait_for_partials(const GemmReduce& s, const ReduceTile& t, V
   }
 }
 
-/// Passes the accumulator, this rank's part of a remote shard, towards the shard's owner.
+/// Sends the accumulator, which holds this rank's partial of a remote shard, towards the owner.
 template <class Verbs>
 TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v) {
   const int parent = s.route.parent(t.owner, s.rank);
@@ -48,8 +48,8 @@ TILELACE_ROLE void hand_over(const GemmReduce& s, const ReduceTile& t, Verbs& v)
   v.signal(pulls(s.transport) ? parent : s.rank, s.done(s.rank, t.block, t.owner, t.index));
 }
 
-/// Adds the peers' parts to the accumulator, this rank's part of its own shard, and writes the
-/// result.
+/// Adds the peers' partials to the accumulator, which holds this rank's partial of its own shard,
+/// and writes the result.
 template <class Verbs>
 TILELACE_ROLE void finish(const GemmReduce& s, const ReduceTile& t, bool& admitted, Verbs& v) {
   wait_for_partials(s, t, v);
@@ -115,7 +115,7 @@ TILELACE_ROLE void send_results(const GemmReduce& s, int b, Verbs& v) {
 }
 
 /// Mesh: sends partials of block b alternately with results of block b - 1, in the order of tiles.
-/// No rank relays, so no transfer delays one that it depends on.
+/// In a mesh no rank relays, so no transfer is queued before one that it depends on.
 template <class Verbs>
 TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 0; i < s.ranks() - 1; ++i) {
@@ -129,8 +129,8 @@ TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Pull (mesh only): fetches peers' partials of the own shard in the order in which they are
-/// computed.
+/// Pull (mesh only): fetches the peers' partials of the own shard in the order in which the peers
+/// compute them.
 template <class Verbs>
 TILELACE_ROLE void fetch_partials(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 1; i < s.ranks(); ++i) {
@@ -210,8 +210,8 @@ TILELACE_ROLE void deliver_results(const GemmReduce& s, int b, int worker, Verbs
   }
 }
 
-/// One tile of the main order: computes the product, adds partials of the children in the tree,
-/// then sends the sum to the parent or stores the result.
+/// One tile that lies in one shard: computes the product, adds the partials of this rank's children
+/// in the tree, then sends the sum to the parent or stores the result.
 template <class Verbs>
 TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admitted, Verbs& v) {
   v.compute(t);
@@ -230,7 +230,7 @@ TILELACE_ROLE void run_tile(const GemmReduce& s, const ReduceTile& t, bool& admi
 
 /// Role `copy` (one per rank): sends headers, then makes the transfers. If ranks relay or pull,
 /// results of a block are sent after the partials of the next block, so that waiting for results
-/// delays nothing.
+/// does not delay partials.
 template <class Verbs>
 TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   signal_headers(s.ranks(), s.rank, v);
@@ -248,9 +248,9 @@ TILELACE_ROLE void run_copy(const GemmReduce& s, Verbs& v) {
   v.admit();
 }
 
-/// Role `compute`, worker w of s.workers, without a kernel's order of tiles (!s.walked()):
-/// straddling tiles, then every workers-th tile. Results are delivered two blocks later, when they
-/// have probably arrived.
+/// Role `compute`, worker w of s.workers, without a kernel's order of tiles (!s.walked()): computes
+/// straddling tiles, then every s.workers-th tile. Delivers the results of a block two blocks
+/// later, when they have probably arrived.
 template <class Verbs>
 TILELACE_ROLE void run_compute(const GemmReduce& s, int worker, Verbs& v) {
   bool admitted = false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // GEMM + reduce-scatter and GEMM + all-reduce in one schedule. An all-reduce is a reduce-scatter in
-// row blocks (each split over the ranks) whose owners also send the finished rows to all ranks.
+// row blocks, each split over the ranks; owners also send their finished rows to all ranks.
 //
 // A rank computes all shards: remote ones first, its own last. Partials for shard q are sent up q's
 // tree; a rank with children in that tree adds their partials to its own in rank order. Flags of a
 // rank:
-//   done(p, b, q, t)     tile t of shard q of block b, computed by p, is in p's outgoing slot (or,
-//                        where p == q, its result slot); the flag is at p (push) or reader (pull)
+//   done(p, b, q, t)     p's tile t of shard q of block b is in p's outgoing slot (its result slot
+//                        if p == q); the flag is at p (push) or at the reader (pull)
 //   partial(p, b, q, c)  chunk c of p's partials is in this rank's incoming slot
 //   result(b, q, c)      chunk c of the finished shard is in this rank's result slot
 // With transport `store` a chunk is a tile, so c means t. A gemm_rs with transport `store` that
@@ -18,8 +18,8 @@
 
 namespace tilelace::schedule {
 
-/// One tile of shard `owner` of super-block `block`. `index` counts band x column in the shard.
-/// `owner` is -1 for a tile whose rows straddle shards: see GemmReduce::piece.
+/// One tile of shard `owner` of super-block `block`. `index` is band * cols + col within the shard,
+/// or the partial's number if numbered(). `owner` is -1 if the rows straddle shards: see piece().
 struct ReduceTile {
   int block = 0;
   int owner = 0;
@@ -28,7 +28,7 @@ struct ReduceTile {
   Index col = 0;
 };
 
-/// One chunk of shard `owner`, between this rank and `peer`.
+/// A transfer of one chunk of shard `owner` between this rank and `peer`.
 struct ReduceTransfer {
   int block = 0;
   int owner = 0;
@@ -54,8 +54,8 @@ struct GemmReduce {
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of block b. Each block has two units; the last has the rest, which is never more. The
-  /// unit is a multiple of block_grain such that the last block has about one unit, if m allows.
+  /// Rows of block b: two units; the last block has the rest, at most two units. The unit is a
+  /// multiple of block_grain such that the last block has about one unit, if m allows.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
     const Index share = split.m / (2 * blocks - 1);
     Index unit = max_of(1, share / block_grain) * block_grain;
@@ -100,9 +100,9 @@ struct GemmReduce {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return result(blocks, 0, 0); }
 
-  /// The row of the incoming slot where child p's partials for a row of shard q are. Mesh: the slot
-  /// has `ranks` areas of the own rows. Ring: one area of all rows. Two-level: for each local rank
-  /// an area of all rows, then for each node an area of the own rows.
+  /// The row of the incoming slot that holds child p's partials for this row of shard q. Mesh: one
+  /// area of the own rows per rank. Ring: one area of all rows. Two-level: per local rank an area
+  /// of all rows, then per node an area of the own rows.
   [[nodiscard]] TILELACE_HD constexpr Index incoming_row(int p, int b, int q, Index row) const {
     const Index own = own_row(b, q, row);
     if (route.kind == RouteKind::mesh) return p * max_own_rows() + own;
@@ -141,15 +141,15 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether its tiles are those of ReduceOrder (reduce_tiles.h). False for an all-reduce, whose
-  /// shards take turns in blocks, and if straddling tiles come first: no kernel does either.
+  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels. False for an all-reduce,
+  /// which walks shards block by block, and with `straddle`; kernels have neither.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
-  /// Whether its flags, with transport `store`, are the numbers that ReduceOrder gives to partials.
+  /// Whether partials' flags are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
     return walked() && by_workers(transport);
   }
 
-  /// Number of tiles that lie in one shard.
+  /// Number of tiles, of all shards, that do not straddle.
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
     Index n = 0;
     for (int b = 0; b < blocks; ++b) {
@@ -158,12 +158,12 @@ struct GemmReduce {
     return n;
   }
   /// Shards are visited in segments. Segment b has the remote shards of block b and, after the
-  /// first of them, the own shard of block b - 1: by then the peers' partials for that have
-  /// arrived, and sending its results still overlaps with block b. Segment `blocks` is the own
-  /// shard of the last block.
+  /// first of them, the own shard of block b - 1: by then the peers' partials for the own shard
+  /// have arrived, and its results are still sent while block b is computed. Segment `blocks` has
+  /// only the own shard of the last block.
   struct Visit {
     int block = 0;
-    int owner = -1;  ///< -1: nothing in this segment
+    int owner = -1;  ///< -1: no shard, skip this visit
   };
   [[nodiscard]] TILELACE_HD constexpr int visits() const { return ranks() > 2 ? ranks() : 2; }
   [[nodiscard]] TILELACE_HD constexpr Visit visit(int segment, int j) const {
@@ -181,7 +181,7 @@ struct GemmReduce {
     return n;
   }
 
-  /// The i-th tile of a rank that does not walk.
+  /// The i-th tile if !walked(), without straddling tiles.
   [[nodiscard]] TILELACE_HD constexpr ReduceTile tile(Index i) const {
     for (int segment = 0; segment <= blocks; ++segment) {
       for (int j = 0; j < visits(); ++j) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tiles of a grouped product: rows, ordered by expert, times the weight of their expert. Only
-// the device knows at which row each expert begins, so the place of a tile is a function of these
-// numbers.
+// the device knows how many rows each expert has, so the place of a tile is computed from that
+// number.
 #pragma once
 #include "core/host_device.h"
 
@@ -13,16 +13,16 @@ constexpr int kRowsTogether = 8;
 /// One tile of an expert. Rows are counted from the expert's first row.
 struct GroupedCell {
   int row;     ///< first row of the tile
-  int rows;    ///< rows that the expert has here
+  int rows;    ///< the expert's rows in the tile
   int width;   ///< rows that are computed: a multiple of kRowsTogether
-  int column;  ///< tile across the columns
+  int column;  ///< number of the tile across the columns
 };
 
-/// How each expert's result is cut.
+/// How each expert's result is cut into tiles.
 struct GroupedTiles {
   int most;     ///< the most rows of a tile; a multiple of kRowsTogether
   int columns;  ///< tiles across the columns of the result
-  int deep;     ///< tiles of rows that are walked with the same columns, so that both stay in L2
+  int deep;     ///< row tiles that are walked over the same columns, so that both stay in L2
 
   /// Rows of each tile of an expert that has `rows` rows; its last tile may have fewer. All tiles
   /// have about the same size, since narrow tiles are slow.
@@ -39,7 +39,7 @@ struct GroupedTiles {
   [[nodiscard]] TILELACE_HD constexpr int tiles(int rows) const {
     return row_tiles(rows) * columns;
   }
-  /// The tile-th tile of an expert. The order is `deep` tiles of rows at a time, with all columns.
+  /// The tile-th tile of an expert. `deep` row tiles at a time are walked over all columns.
   [[nodiscard]] TILELACE_HD constexpr GroupedCell cell(int rows, int tile) const {
     const int wide = width(rows);
     const int all = (rows + wide - 1) / wide;

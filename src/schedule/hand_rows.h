@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum after the GEMM of a gemm_rs, for ranks that do not pull (reduce_rows.h) but hand partials
-// to the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and workers
-// are those of ReduceRows in the form own_rows. A rank's header of a call says that its partial is
-// complete.
+// gemm_rs as a GEMM and then a sum, for ranks that do not pull partials (reduce_rows.h) but hand
+// them to the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and
+// workers are those of ReduceRows in the form own_rows. A rank's header of a call says that its
+// partial is complete.
 //
-//   added   a rank adds its partial for a peer's rows to the peer's own one in the peer's slot,
-//           in the order of arrival
+//   added   a rank adds its partial for a peer's rows to the peer's own partial, in the peer's
+//           slot, so terms are added in the order of arrival
 //
 //   ring    a shard's sum goes around the ring, from the rank after its owner to the owner, and
 //           each rank adds its partial: ranks - 1 steps between neighbours
 //
-//   copied  copy engines have brought the partials before the header: nothing is waited for
+//   copied  copy engines bring the partials to their owners before the header: no flag is needed
 //
-// A worker only waits for workers of the same number. These send before they wait (added), or wait
-// for one that is nearer to the start of the ring.
+// A worker waits only for peers' workers of the same number. These send before they wait (added),
+// or wait only for a worker nearer to the start of the shard's way (ring).
 #pragma once
 #include "schedule/reduce_rows.h"
 
@@ -25,7 +25,7 @@ struct HandRows : ReduceRows {
   HandWay way = HandWay::copied;
 };
 
-/// A rank's flag that says: a chunk from peer `from` (added), or of its shard (ring), has arrived.
+/// A rank's flag: a chunk sent by peer `from` (added), or of `from`'s shard (ring), has arrived.
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
 }
@@ -81,10 +81,10 @@ TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
 }  // namespace detail
 
 /// Role `reduce`, worker w of s.workers, after the admission:
-///   reduce(chunk)               own partial, plus what has arrived of this chunk
-///   store_partial(chunk, peer)  added: own partial onto the owner's; ring: the reduced chunk, or
-///                               the own partial where a shard begins, to the next rank
-///   store(chunk)                own rows: the reduced chunk, to the user
+///   reduce(chunk)               adds the own partial and the data that has arrived for this chunk
+///   store_partial(chunk, peer)  added: adds the own partial to the owner's; ring: stores the
+///                               reduced chunk (a shard's first rank: its own partial) at peer
+///   store(chunk)                stores the reduced chunk of own rows in the user's result
 template <HandWay kWay, class Verbs>
 TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
   if constexpr (kWay == HandWay::added)
@@ -95,7 +95,7 @@ TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
     detail::finish_own(s, worker, v, [](Index) {});
 }
 
-/// The same if the method is only known at run time.
+/// The same if the way is only known at run time.
 template <class Verbs>
 TILELACE_ROLE void run_hand_rows(const HandRows& s, int worker, Verbs& v) {
   switch (s.way) {

@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Makes walks: the first `apart` sections one after the other, the sections after them together.
+/// Appends walks: the first `apart` sections one after the other, all later sections together.
 template <int kMost>
 constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   const int alone = apart < o.count ? apart : o.count;
@@ -17,10 +17,10 @@ constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   o.append(alone, o.count, 0, o.walk.cols);
 }
 
-/// Makes walks in which sections join as `joins` says. At most kMaxSections sections.
+/// Appends walks in which sections join as `joins` says. At most kMaxSections sections.
 template <int kMost>
 constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
-  int joined[kMost] = {};  // column at which each joined
+  int joined[kMost] = {};  // column at which each section joined
   int rows = o.tile_rows[0];
   int tiles = 0;
   for (int s = 1; s < o.count; ++s) {
@@ -39,10 +39,10 @@ constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
 
 }  // namespace detail
 
-/// The order of tiles by shard. `walk`: how tiles are walked; its rows are ignored. `worker_rows`:
-/// rows of a worker's tile. `apart`: number of shards walked one after the other, the own first;
-/// the others are walked together. 0: shards join as `joins` says, or all at once if it is empty.
-/// At most kMost ranks, m below 2^31.
+/// The order of tiles, by shard or `whole`. `walk`: how tiles are walked; by shard its rows are
+/// ignored. `worker_rows`: rows of a worker's tile. `apart`: number of shards, the own first, that
+/// are walked one after the other; later shards are walked together. `apart` 0: shards join as
+/// `joins` says, or all at once if `joins` is empty. At most kMost ranks, m below 2^31.
 template <int kMost = kMaxSections>
 constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrder& walk,
                                                  int worker_rows, bool whole, int apart = kMost,
@@ -68,8 +68,8 @@ constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrde
   return o;
 }
 
-/// A whole walk over several weights, each a section. `tiles[i]`: tiles of the i-th weight along
-/// columns of the result. `on_rows`: the walk's rows are columns of the result.
+/// Turns a whole walk into a walk over several weights, each a section. `tiles[i]`: tiles of the
+/// i-th weight along columns of the result. `on_rows`: the walk's rows are columns of the result.
 template <int kMost>
 constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weights, bool on_rows) {
   o.walks = 0;

@@ -26,14 +26,14 @@ constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const Gemm
   return o;
 }
 
-/// The order in pairs, for an even number of ranks. `cta_rows`: rows of a CTA's tile.
+/// The order of shards in pairs (an even number of ranks). `cta_rows`: rows of a CTA's tile.
 constexpr PairOrder make_pair_order(const GemmReduce& s, const GemmOrder& walk, int cta_rows) {
   PairOrder o;
   static_cast<ReduceOrder&>(o) = make_reduce_order(s, walk, 2 * cta_rows);
   o.rows = static_cast<int>(ceil_div(s.max_shard_rows(), cta_rows));
   o.walks = 0;
   for (int i = 0; i < o.ranks; ++i) o.tile_rows[i] = (o.rows + 1) / 2;
-  // The last pair's rows of tiles come after all others.
+  // The last pair is walked alone, after all other pairs.
   const int before = o.ranks - 2;
   for (const int shards : {before, 2}) {
     if (shards == 0) continue;

@@ -79,8 +79,8 @@ constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route,
   return o;
 }
 
-/// The order if owners have columns: each owns the same number of the `cols` columns of the result.
-/// If the ranks do not divide `cols`, the last tiles of the last owners extend beyond the end.
+/// The order if owners have columns: each owns equally many of the `cols` columns of tiles. If
+/// `ranks` does not divide `cols`, the last owners' last tiles lie beyond the result.
 constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route, int rank,
                                                  int ranks, int cols, int worker_rows, int lag) {
   ShareOrder o;

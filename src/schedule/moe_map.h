@@ -5,12 +5,12 @@
 // the ids: ranks with the same ids and experts have the same map. A map is one buffer of 32-bit
 // words, in sections aligned to kMapSection words:
 //
-//   begins     [experts here + 1]  first row of each expert of this rank; last: rows in all
-//   row_of     [m * top_k]         the row of a (token, slot), or -1: nobody's or another rank's
+//   begins     [experts here + 1]  first row of each expert of this rank; last: number of rows
+//   row_of     [m * top_k]         the row of a (token, slot); -1 if this rank has none
 //   source_of  [m * top_k]         token * top_k + slot of a row; -1 beyond the last row
-//   wrong      [1]                 0, or 1 + the first (token, slot) whose id names no expert
-//   hash       [1]                 of all ids, to compare them between ranks
-//   weights    [m * top_k]         fp32 bits: the router's weights, which come beside the ids
+//   wrong      [1]                 0, or 1 + number of the first pair whose id is invalid (is_id)
+//   hash       [1]                 hash of all ids, to compare routings between ranks
+//   weights    [m * top_k]         fp32 bits of the router's weights, which are given with the ids
 #pragma once
 #include <cstdint>
 
@@ -74,8 +74,8 @@ TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
   return x ^ (x >> 16);
 }
 
-/// Makes the map of the ids [m, top_k], one pair after the other. All other makers of maps must
-/// give the same words in the sections. The weights are not written.
+/// Makes the map of the ids [m, top_k], one pair after the other. Every other way to make a map
+/// must give the same words in the sections. The weights are not written.
 template <class Id>
 TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int32_t* map) {
   std::int32_t* begins = map + MoeMap::begins();
@@ -92,7 +92,7 @@ TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int
   }
   for (Index e = 0; e < s.here; ++e) begins[e + 1] += begins[e];
   for (Index i = begins[s.here]; i < s.pairs(); ++i) source_of[i] = -1;
-  // Each expert's begin serves as a counter and so moves to the next one's; it is restored below.
+  // begins[e] serves as a counter here and ends as begins[e + 1]; it is restored below.
   for (Index i = 0; i < s.pairs(); ++i) {
     const Index e = s.local(static_cast<Index>(ids[i]));
     row_of[i] = e < 0 ? -1 : begins[e]++;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts of tilelace/transport_table.h for schedules, in a form that nvcc takes for host and device.
+// Who moves a transport's bytes (tilelace/transport_table.h), as functions for host and device.
 #pragma once
 #include "core/host_device.h"
 #include "tilelace/transport_table.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sends of an ag_gemm with transport `store`, for a GEMM kernel: run_sends and run_stage
-// computed beforehand. A piece is one chunk of the own shard, for one rank.
+// The sends of an ag_gemm with transport `store`, for a GEMM kernel: what run_sends and run_stage
+// do (ag_gemm.h), computed beforehand. A piece is one chunk of the own shard, for one rank.
 #pragma once
 #include "schedule/index.h"
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gemm_rs in the order of a GEMM kernel: GemmReduce's shards and flags with transport `store`,
-// computed beforehand as 32-bit numbers. Each section is a shard; the own one comes last.
+// The order of tiles in a GEMM kernel of a gemm_rs, with GemmReduce's flags of transport `store`:
+// precomputed as 32-bit numbers. Each section is a shard; the own shard comes last.
 #pragma once
 #include "schedule/section_order.h"
 
 namespace tilelace::schedule {
 
-/// kMost: the most ranks. Kernels use ReduceOrder; CPU ranks may be more.
+/// kMost: the most ranks. Kernels use ReduceOrder; there may be more CPU ranks than GPU ranks.
 template <int kMost>
 struct ReduceOrderOf : SectionOrder<kMost> {
   int rank = 0, ranks = 1;
@@ -16,7 +16,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
-  /// Index, in a kernel's `tail`, of the section's tensor map.
+  /// Index of the section's tensor map in a kernel's `tail` (maps of the sections' last rows).
   [[nodiscard]] TILELACE_HD constexpr int tail(int s) const { return s; }
 
   /// Whether tile t is in the own section, which is walked separately.
@@ -25,7 +25,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
     return t >= this->first_tile[last] && own(this->first_section[last]);
   }
 
-  /// Number of the partial from `source` for a tile of section s among all that an owner receives.
+  /// Number of `source`'s partial for the tile at c, among all partials that its owner gets.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return source * max_tiles + c.col * this->tile_rows[c.section] + c.row;
   }
@@ -34,14 +34,14 @@ struct ReduceOrderOf : SectionOrder<kMost> {
 
 using ReduceOrder = ReduceOrderOf<kMaxGpuRanks>;
 
-/// Shards in pairs, for few rows. A cluster is two CTAs, one below the other; each computes a tile
-/// of one of the pair's shards, so that they share the weight's columns. All shards have equally
-/// many tiles; the own shard is the second of the last pair.
+/// Shards in pairs, for few rows. A cluster is two CTAs, one below the other. They compute tiles of
+/// the two shards of a pair, and so share the weight's columns. All shards have equally many tiles;
+/// the own shard is the second of the last pair.
 struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
-  int rows = 1;  ///< rows of CTAs' tiles in a shard
+  int rows = 1;  ///< rows of CTA tiles in a shard
 
-  /// The tile of the t-th cluster in the first shard of its pair.
+  /// The t-th pair of tiles: the cell, in CTA tiles, of its tile in the first of the two shards.
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const int w = t >= first_tile[1] ? walks - 1 : 0;
     GemmOrder o = walk;
@@ -51,8 +51,8 @@ struct PairOrder : ReduceOrder {
     c.row %= rows;
     return c;
   }
-  /// Turns the pair's cell into that of its second (or first) CTA, as if both CTAs were in its
-  /// shard, one below the other; returns which of the two (0 or 1) this CTA then is.
+  /// Turns a pair's cell into the cell, in its own shard, of the first or `second` CTA. That cell
+  /// is two CTA tiles high, as in ReduceOrder; returns the CTA's half of the cell (0 or 1).
   TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
     c.section += second;
     const int row = c.row & 1;
@@ -63,7 +63,7 @@ struct PairOrder : ReduceOrder {
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     return t >= first_tile[walks - 1];
   }
-  /// Whether section s is the first of the pair whose second is the own shard.
+  /// Whether section s is the shard that is paired with the own shard.
   [[nodiscard]] TILELACE_HD constexpr bool beside_own(int s) const { return s + 2 == count; }
 };
 

@@ -4,14 +4,14 @@
 //
 //   gemm_rs             a rank sums the rows of its shard
 //   gemm_ar, one-shot   a rank sums all rows
-//   gemm_ar, two-shot   a rank sums its rows and stores the sum at every peer (`share`), in the
-//                       peer's slot in place of its partial for these rows: only the rank that
-//                       sums a chunk reads that partial, so the place is free
+//   gemm_ar, two-shot   a rank sums its rows and stores the sum in every peer's slot (`share`),
+//                       over the peer's partial for these rows: only the rank that sums a chunk
+//                       reads that partial, so the place is free
 //
-// Units are 16 bytes; rows are contiguous. The header of a call is sent after the GEMM and says
-// that the partial is there, so admission is the only wait before pulling. A rank overwrites its
-// partial in call c + 2, after the headers of call c + 1, which peers send when they have pulled
-// for call c.
+// Units are 16 bytes; rows are contiguous. A rank sends the header of a call after its GEMM, so the
+// header says that the partial is complete: admission is the only wait before pulling. A rank
+// overwrites the partial of call c in call c + 2, that is, after the peers' headers of call c + 1,
+// which peers send when they have pulled for call c.
 #pragma once
 #include "schedule/rows.h"
 #include "schedule/verbs.h"
@@ -20,9 +20,9 @@ namespace tilelace::schedule {
 
 /// The most chunks of a shard that a slot has flags for.
 constexpr Index kMaxSumChunks = 1024;
-/// Units of a row that stay together if a chunk is less than a row.
+/// The most units of a chunk that is a part of a row.
 constexpr Index kWideUnits = 512;
-/// From this many rounds on chunks are not evened.
+/// With this many rounds or more, even_chunk leaves chunks as they are.
 constexpr Index kManyRounds = 4;
 
 /// Some units of one owner's rows.
@@ -45,7 +45,7 @@ struct ReduceRows {
     const Index begin = rows[owner].begin + i * chunk_units;
     return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
   }
-  /// If rows are shared: the flag on a rank that says that the owner's sum of a chunk has arrived.
+  /// If rows are shared: a rank's flag that says that the owner's sum of chunk i has arrived there.
   [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
     return owner * max_chunks + i;
   }
@@ -78,15 +78,15 @@ constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   s.workers = static_cast<int>(max_of(1, min_of(workers, s.max_chunks)));
 }
 
-/// Units of a chunk of `chunk_rows` rows; if that is 1, a chunk of a wide row is an even part of
-/// it.
+/// Units of a chunk of `chunk_rows` rows. If `chunk_rows` is 1, a wide row is cut into equal
+/// chunks.
 constexpr Index chunk_of_rows(Index chunk_rows, Index row_units) {
   return chunk_rows > 1 ? chunk_rows * row_units
                         : ceil_div(row_units, ceil_div(row_units, kWideUnits));
 }
 
-/// Units of a chunk, at least `chunk_units`, so that all workers have as many of the busiest rank's
-/// `units`: a last round that few of them have takes as long as a whole one.
+/// Units of a chunk, at least `chunk_units`, such that the busiest rank's `units` are spread evenly
+/// over the workers: a last round with work for only a few workers takes as long as a full round.
 constexpr Index even_chunk(Index units, Index chunk_units, int workers) {
   const Index rounds = max_of(1, units / (chunk_units * workers));
   return rounds < kManyRounds ? max_of(chunk_units, ceil_div(units, rounds * workers))
@@ -102,11 +102,11 @@ constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm f
 }
 
 /// Role `reduce`, worker w of s.workers, after the admission:
-///   reduce(chunk)  adds the chunk of all slots in rank order and stores it, with `share` at every
-///                  peer too
-///   deliver(chunk) an owner's sum, from the own slot to the user
-/// Own chunks first; peers' chunks one round later, when they have probably arrived. A worker only
-/// waits for the worker of the same number, which sends before it waits.
+///   reduce(chunk)  adds the chunk of all slots in rank order and stores the sum, with `share` also
+///                  at every peer
+///   deliver(chunk) copies an owner's sum from the own slot to the user
+/// A round reduces an own chunk, then delivers the peers' chunks of the round before, which have
+/// probably arrived. A worker waits only for workers of its number, which send before they wait.
 template <class Verbs>
 TILELACE_ROLE void run_reduce_rows(const ReduceRows& s, int worker, Verbs& v) {
   const auto chunks = static_cast<int>(s.share ? s.max_chunks : s.chunks[s.rank]);

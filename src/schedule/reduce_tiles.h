@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's gemm_rs or gemm_ar for CPU ranks, the checker and the simulator: GemmReduce's copies
-// and, for a gemm_rs, the tiles in a GEMM kernel's orders (reduce_order.h). With transport `store`
-// partials have the kernels' order, too.
+// One rank's gemm_rs or gemm_ar as CPU ranks, the checker and the simulator run it: GemmReduce's
+// copies and, for a gemm_rs, tiles in the orders of a GEMM kernel (reduce_order.h). With transport
+// `store`, partials are also numbered as in kernels.
 #pragma once
 #include "schedule/gemm_reduce.h"
 #include "schedule/make_reduce_order.h"
@@ -10,16 +10,16 @@ namespace tilelace::schedule {
 
 template <class Order>
 struct ReduceTiles : GemmReduce {
-  /// Whether the two CTAs of a cluster are two workers here. If a rank has one worker, it plays
-  /// both.
+  /// Whether the two CTAs of a cluster are two workers here. If a rank has only one worker, that
+  /// worker plays both CTAs.
   static constexpr bool kPairs = requires { requires Order::kPairs; };
   GemmWorkOf<Order> work;
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
   /// The most partials that a rank receives from each source.
   [[nodiscard]] constexpr int of_source() const { return order().max_tiles * (kPairs ? 2 : 1); }
-  /// Number of the partial from `source` for the tile that the `row`-th CTA of the cluster
-  /// computes.
+  /// Number of `source`'s partial for the tile of cell c; with pairs, for CTA tile `row` (0 or 1)
+  /// of cell c.
   [[nodiscard]] constexpr int number(int source, GemmCell c, int row) const {
     return kPairs ? 2 * order().partial(source, c) + row : order().partial(source, c);
   }
@@ -46,7 +46,7 @@ constexpr ReduceTiles<ReduceOrderOf<kMost>> make_reduce_tiles(const GemmReduce& 
   return t;
 }
 
-/// Calls f with the tiles of a rank that walks (see with_tiles of AgGemm).
+/// Calls f with the rank's ReduceTiles, whose type is chosen as in with_tiles of AgGemm.
 template <int kMost, class F>
 decltype(auto) with_tiles(const GemmReduce& s, F&& f) {
   GemmOrder walk;
@@ -55,7 +55,7 @@ decltype(auto) with_tiles(const GemmReduce& s, F&& f) {
   return f(make_reduce_tiles<kMost>(s, walk));
 }
 
-/// The tiles for pairs, with transport store. The schedule's tile_m is the rows of a CTA's tile.
+/// The tiles of shards in pairs, with transport store. s.tile_m: rows of a CTA's tile.
 constexpr ReduceTiles<PairOrder> make_pair_tiles(const GemmReduce& s, GemmOrder walk) {
   ReduceTiles<PairOrder> t;
   static_cast<GemmReduce&>(t) = s;
@@ -67,7 +67,7 @@ constexpr ReduceTiles<PairOrder> make_pair_tiles(const GemmReduce& s, GemmOrder 
 
 namespace detail {
 
-/// A kernel's role math, and its waits for terms, by the verbs of verbs.h.
+/// Plays a kernel's math role, and its waits for terms, with the verbs of verbs.h.
 template <class Order, class Verbs>
 class ReduceTileVerbs {
   using Tiles = ReduceTiles<Order>;

@@ -17,7 +17,7 @@ struct Route {
 
   bool operator==(const Route&) const = default;
 
-  /// The rank from which `rank` gets root's shard (and to which it sends partials). rank != root.
+  /// The rank that sends root's shard to `rank` and gets its partials for that shard. rank != root.
   [[nodiscard]] TILELACE_HD constexpr int parent(int root, int rank) const {
     if (kind == RouteKind::mesh) return root;
     if (kind == RouteKind::ring) return wrap(rank - 1, ranks);
@@ -36,7 +36,7 @@ struct Route {
     return node(rank) != node(root) && lane(rank) == lane(root) ? local - 1 : 0;
   }
 
-  /// The i-th rank that `rank` sends root's shard to: remote nodes first, beginning after `rank`.
+  /// The i-th rank to which `rank` sends root's shard: in rotated order, remote nodes first.
   [[nodiscard]] TILELACE_HD constexpr int child(int root, int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     const int remote = rank == root ? nodes() - 1 : 0;
@@ -50,8 +50,8 @@ struct Route {
     return wrap(node(rank) - i / local, nodes()) * local + wrap(lane(rank) - i % local, local);
   }
 
-  /// The i-th shard that `rank` computes in a reduce-scatter: remote nodes' first, its own last. At
-  /// any time each rank of a mesh sends to one peer and receives from one.
+  /// The i-th shard that `rank` computes in a reduce-scatter: first those of remote nodes, last its
+  /// own. In a mesh, each rank then sends to one peer and receives from one peer at a time.
   [[nodiscard]] TILELACE_HD constexpr int reduce_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     return wrap(node(rank) + 1 + i / local, nodes()) * local +

@@ -18,7 +18,7 @@ TILELACE_HD constexpr RowRange intersect(RowRange a, RowRange b) {
   return r.end > r.begin ? r : RowRange{r.begin, r.begin};
 }
 
-/// m rows split over ranks: at ranks + 1 listed borders, or evenly, the first m % ranks one longer.
+/// m rows split over ranks: at ranks + 1 `borders`, or evenly (the first m % ranks get one more).
 struct RowSplit {
   Index m = 0;
   int ranks = 1;
@@ -39,7 +39,7 @@ struct RowSplit {
   }
 };
 
-/// Number i of the global grid's bands that lie in several shards; empty: there are fewer.
+/// The i-th band of the global grid (see Bands) that lies in several shards; empty: no such band.
 TILELACE_HD constexpr RowRange straddling_band(const RowSplit& split, int tile_m, Index i) {
   Index last = -1;
   for (int q = 1; q < split.ranks; ++q) {
@@ -102,8 +102,8 @@ struct Chunks {
   }
 };
 
-/// Walks bands x columns in groups of bands. Columns are outermost in a group, so that several
-/// bands use a column panel of the weight while it is in cache.
+/// Walks bands x columns in groups of bands. Within a group, columns are the outer loop, so that
+/// several bands use a column panel of the weight while it is in cache.
 struct Raster {
   Index bands = 0;
   Index cols = 1;

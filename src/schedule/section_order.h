@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles in sections. A section is some rows with tiles of their own, which begin at the section's
-// first row. Consecutive sections may be walked together; each further walk reads the weight once
-// more. Computed on the host as 32-bit numbers.
+// An order of tiles in sections. A section is a range of rows with tiles of its own, which begin at
+// its first row. Consecutive sections may be walked together; every walk reads the whole weight.
+// Computed on the host as 32-bit numbers.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -16,12 +16,12 @@ struct OwnedRows {
 
 template <int kMost>
 struct SectionOrder {
-  GemmOrder walk;  ///< how each walk goes; its rows are replaced by the walk's
+  GemmOrder walk;  ///< how tiles are walked; `rows` is replaced by each walk's
   int count = 0;
   int tile_rows[kMost] = {};  ///< rows of tiles in each section
   int walks = 0;
-  int first_section[kMost + 1] = {};  ///< of each walk
-  int first_tile[kMost + 1] = {};     ///< of each walk
+  int first_section[kMost + 1] = {};  ///< first section of each walk
+  int first_tile[kMost + 1] = {};     ///< first tile of each walk
   int walk_rows[kMost] = {};          ///< rows of tiles in each walk
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return first_tile[walks]; }
@@ -40,7 +40,7 @@ struct SectionOrder {
     return c;
   }
 
-  /// Adds a section of `rows` rows of tiles, walked with the one before it or (`apart`) separately.
+  /// Adds a section of `rows` rows of tiles to the last walk or, if `apart`, to a new walk.
   constexpr void append(int rows, bool apart) {
     if (apart || count == 0) {
       first_section[walks] = count;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fused gemm_ar in the order of a GEMM kernel. Every shard is cut into the same number of blocks;
-// the blocks of all shards follow each other, column by column. A step is one column of one block:
-// its remote tiles, then the own tiles of the column `lag` steps earlier. By then the peers' terms
-// for these own tiles have arrived. Sends to all ranks are spread over the whole call, and few
-// remain when the last GEMM tile ends. Computed on the host as 32-bit numbers.
+// The order of tiles in a GEMM kernel of a fused gemm_ar. Every shard is cut into equally many
+// blocks. The first block of all shards is walked, then the second, and so on, each column by
+// column. A step is one column of one block: its remote tiles, then the own tiles of the column
+// `lag` steps earlier, for which the peers' terms have arrived by then. So finished tiles are sent
+// during the whole call, and few remain at its end. Computed on the host as 32-bit numbers.
 //
-// If shards would have fewer rows than a tile, every owner has some columns of all rows instead:
-// one block, whose steps are a column of each owner.
+// If shards would have fewer rows than a tile, every owner has some columns of all rows instead.
+// Then there is one block, and a step is one column of every owner.
 //
 // No deadlock: own tiles of step g only need peers' remote tiles of step g - lag, and every rank
 // takes tiles in the order of steps.
@@ -23,15 +23,15 @@ constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
   int block = 0, own_block = 0;   ///< block of the remote and of the own tiles
-  int remote_rows = 0, rows = 0;  ///< tiles per step: remote ones, all
+  int remote_rows = 0, rows = 0;  ///< tiles per step: remote ones; all
 };
 
 struct ShareOrder {
   static constexpr bool kInRounds = true;
   int rank = 0, ranks = 1, blocks = 1;
   int cols = 1;                          ///< columns of tiles of a shard
-  int owner_cols = 0;                    ///< columns of tiles of an owner of columns; else 0
-  int lag = 0;                           ///< own tiles follow after this many steps
+  int owner_cols = 0;                    ///< tile columns per owner if owners have columns; else 0
+  int lag = 0;                           ///< steps from a column's remote tiles to its own tiles
   int own_begin = 0;                     ///< first row of the own shard
   int max_tiles = 1;                     ///< the most tiles of a section
   int count = 0;                         ///< number of sections
@@ -44,8 +44,8 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
-  /// Index, in a kernel's `tail`, of the section's tensor map. If owners have columns, all have the
-  /// same rows; blocks of rows have none (-1), as rows of others lie behind them.
+  /// Index of the section's tensor map in a kernel's `tail`. If owners have columns, all sections
+  /// share one map. Blocks of rows have none (-1), since rows of other owners follow them.
   [[nodiscard]] TILELACE_HD constexpr int tail(int /*s*/) const { return owner_cols > 0 ? 0 : -1; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
   /// The column of tiles, in the result, at which a section's columns begin.
@@ -67,7 +67,7 @@ struct ShareOrder {
       while (row >= tile_rows[s]) row -= tile_rows[s++];
     }
     const int col = at.first_step + step - (mine ? lag : 0) - block * cols;
-    // Back and forth, since the last block's weights are still in cache.
+    // Blocks alternate in direction, since the weights that the last block used last are in cache.
     return {row, walked(block, col), s};
   }
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
@@ -75,8 +75,8 @@ struct ShareOrder {
     return (t - at.first_tile) % at.rows >= at.remote_rows;
   }
 
-  /// Number of the partial from `source` for a tile of section s, among all that its owner
-  /// receives. Also numbers a finished tile (`source`: its owner) among all that a rank receives.
+  /// Number of `source`'s partial for the tile at c, among all partials that its owner receives.
+  /// Also the number of a finished tile (`source`: its owner) among all that a rank receives.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return first_partial(source, c.section) + c.col * tile_rows[c.section] + c.row;
   }

@@ -2,11 +2,11 @@
 // How finished tiles of a fused gemm_ar (share_order.h) get to all ranks: the owner of a tile
 // stores it in the slot of every peer and raises its flag there.
 //
-//   collect  after the GEMM: a peer's tile goes from the slot to the caller once its flag is
+//   collect  after the GEMM: copies a peer's tile from the slot to the caller once its flag is
 //            raised
 //
-// No deadlock: the GEMM only waits for terms, and collecting only waits for the peers' GEMMs. So
-// all workers of a GEMM must run at the same time, and collecting comes last.
+// No deadlock: the GEMM waits only for terms, and collecting waits only for the peers' GEMMs. For
+// that all workers of a GEMM must run at the same time, and collecting must come last.
 #pragma once
 #include "schedule/make_share_order.h"
 #include "schedule/shared_parts.h"
@@ -14,8 +14,8 @@
 
 namespace tilelace::schedule {
 
-/// One rank's call, for the checker and CPU ranks. Here a tile is `tile_m` rows of one column and
-/// has one part. Some actors run the GEMM, the others collect; a single one does both.
+/// One rank's call, for the checker and CPU ranks. Here a tile is `tile_m` rows of one column of
+/// tiles and has one part. Some actors run the GEMM, the others collect; a single actor does both.
 struct SharedTiles {
   RowSplit split;
   int tile_m = 1;
@@ -24,7 +24,7 @@ struct SharedTiles {
   ShareFlags flags;
 
   [[nodiscard]] constexpr const ShareOrder& order() const { return work.order; }
-  /// Rows whose tiles this rank finishes.
+  /// Rows whose tiles `rank` finishes.
   [[nodiscard]] constexpr RowRange shard(int rank) const {
     return work.order.owner_cols > 0 ? RowRange{0, split.m} : split.shard(rank);
   }
@@ -43,12 +43,12 @@ constexpr SharedTiles make_shared_tiles(const RowSplit& split, const ShareOrder&
 
 struct ShareTile {
   int owner = 0, block = 0;
-  int index = 0;  ///< number among the tiles that its owner finishes
+  int index = 0;  ///< number among all finished tiles
   RowRange rows;
   int col = 0;
 };
 
-/// The loops of an actor of SharedTiles, by the verbs of verbs.h.
+/// The verbs of run_gemm_math and run_collect for one actor, made of the verbs of verbs.h.
 template <class Verbs>
 class ShareVerbs {
  public:
@@ -62,13 +62,13 @@ class ShareVerbs {
   void wait_for(const SharedPart& p) { v_.wait(p.flag); }
   void deliver(const SharedPart& p) { v_.deliver(tile(p.cell)); }
 
-  // Role math, under run_gemm_math.
+  // Verbs of run_gemm_math.
   void skip(GemmSegment /*s*/) {}
   void multiply(GemmSegment s) { v_.compute(tile(o_.cell(s.tile))); }
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
-  /// Peers are told of a stored tile only after the next tile's GEMM, so that no worker waits for
-  /// its stores.
+  /// Peers are told of a finished tile only after the next tile's GEMM: its stores have arrived by
+  /// then, so no worker waits for them.
   void store(GemmCell c) {
     tell();
     admit();
@@ -119,7 +119,7 @@ class ShareVerbs {
 template <class Verbs>
 void run_copy(const SharedTiles& /*s*/, Verbs& /*v*/) {}
 
-/// The GEMM's workers come first, then those that collect.
+/// The first actors run the GEMM, the others collect.
 template <class Verbs>
 void run_compute(const SharedTiles& s, int worker, Verbs& v) {
   const int products = s.work.workers;

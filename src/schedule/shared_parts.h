@@ -22,7 +22,7 @@ struct ShareFlags {
 
 /// A part that a group of threads of a peer's worker finished, and the flag that announces it.
 struct SharedPart {
-  int flag = -1;  ///< -1: there is none
+  int flag = -1;  ///< -1: no such part
   int owner = 0, part = 0;
   GemmCell cell{0, 0, 0};
 };
@@ -48,7 +48,7 @@ struct SharedPart {
   return {};
 }
 
-/// Where the parts of a worker's tile are: a CTA's parts below each other, CTAs column by column.
+/// Layout of a worker's tile: a CTA's parts lie below each other; CTAs are numbered down columns.
 struct PartShape {
   int cluster_rows = 1, cluster_cols = 1;
   int groups = 1;          ///< parts of a CTA
@@ -75,8 +75,8 @@ struct PartPlace {
   return at;
 }
 
-/// Role collect of one of `workers` workers. Verbs: admit(); wait_for(part) waits for its flag;
-/// deliver(part) copies it from the slot to the user.
+/// Role collect of one of `workers` workers. Verbs: admit(); wait_for(part) waits for the part's
+/// flag; deliver(part) copies the part from the slot to the user.
 template <class Verbs>
 TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,
                                int workers, Verbs& v) {

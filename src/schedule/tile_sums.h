@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // A fused gemm_ar in which every rank keeps its partials, and whole tiles are summed by the switch
 // (transport `multimem`) or by warps that read from all ranks (transport `pull`). All ranks walk
-// the tiles of the whole result [m, n]. A rank rounds a finished tile, stores it in its own slot
-// and tells every rank. Once all ranks have given a tile, it is summed in pieces of 16 bytes.
+// the tiles of the whole result [m, n]. To give a tile, a rank rounds it, stores it in its own slot
+// and tells every rank. Tiles that all ranks have given are summed in pieces of 16 bytes.
 //
-// One-shot: every rank sums all pieces for itself. Two-shot: it sums an equal share of them, stores
-// those sums at all ranks and tells every rank again.
+// One-shot: every rank sums all pieces for itself. Two-shot: every rank sums an equal share of the
+// pieces, stores those sums at all ranks and tells every rank again.
 //
-// Two counts per part of a tile, `given` and `summed`; a part is what one CTA of a worker computes.
-// Giving and summing add one to these counts at every rank. A single count for both would be wrong:
-// a rank that has seen all partials may count its sums at a peer before another rank's partial is
-// counted there. Counts are never reset: a rank knows how often each was used; one-shot calls only
-// use `given`.
+// A part of a tile, which is what one CTA computes, has two counts, `given` and `summed`. A rank
+// that gives or sums a part adds one to the part's count at every rank. A single count for both
+// would be wrong: a rank that has seen all partials may count its sums at a peer before another
+// rank's partial is counted there. Counts are never reset: a rank knows how often each has been
+// used, and one-shot calls use only `given`.
 //
-// No deadlock: the GEMM waits for nothing, sums of a tile wait for the GEMMs of the same tile, and
-// the end of a tile waits for sums of the same tile.
+// No deadlock: the GEMM waits for nothing, the sums of a tile wait only for the GEMMs of that tile,
+// and the end of a tile waits only for the sums of that tile.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/rows.h"
@@ -43,9 +43,9 @@ template <class Work>
 }
 
 /// Role math of the `lane`-th of a worker's `lanes` warpgroups, which take turns; whole tiles only.
-/// Verbs: skip(segment), multiply(segment) as in run_gemm_math; give(cell) stores the accumulator
-/// in the own slot; admit(); tell_given(tile) once it is stored, while the other group multiplies.
-/// Returns the last tile, for sum_last; -1: none.
+/// Verbs: skip(segment) and multiply(segment) as in run_gemm_math; give(cell) stores the
+/// accumulator in the own slot; admit(); tell_given(tile) tells all ranks once the tile is stored,
+/// while the other group multiplies. Returns the last tile, for sum_last; -1: none.
 template <class Work, class Verbs>
 TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -83,12 +83,12 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 
 /// Role reduce of the same worker, for all tiles but those that groups sum themselves:
 ///   admit()               waits until this call's sums may be stored
-///   await_given(tile)     all ranks' partials of the worker's part are in their slots
+///   await_given(tile)     waits until all ranks have given the worker's part of the tile
 ///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
-///   tell_summed(tile)     two-shot, as the next two: the sums are stored at all ranks
-///   await_summed(tile)    all ranks' shares have arrived
-///   deliver(tile, cell)   from the own slot to the user, if sums are not stored there
-/// The end of a tile comes after the sums of the next one.
+///   tell_summed(tile)     two-shot: tells all ranks that this rank's sums are stored at all ranks
+///   await_summed(tile)    two-shot: waits until all ranks' sums have arrived
+///   deliver(tile, cell)   two-shot: copies sums from the own slot to the user, unless stored there
+/// A tile ends (await_summed, deliver) after the sums of the next tile.
 template <class Work, class Verbs>
 TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verbs& v) {
   v.admit();
@@ -102,7 +102,7 @@ TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verb
   }
 }
 
-/// The same for the last tile of a group that multiplies, done by that group.
+/// The same for the last tile of a group that multiplies; the group itself does it.
 template <class Work, class Verbs>
 TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   if (tile < 0) return;
@@ -135,7 +135,7 @@ struct TileSums {
   }
 };
 
-/// `order` must have as many rows of tiles as m does.
+/// `order` must have as many rows of tiles as m has at `tile_m` rows per tile.
 constexpr TileSums make_tile_sums(const RowSplit& split, int rank, int tile_m,
                                   const GemmOrder& order, int workers) {
   TileSums s;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over tiles, one after the other: finds the walk that has a tile.
+// Finds the walk that has a given tile, in an order of several walks one after the other.
 #pragma once
 #include "schedule/index.h"
 
 namespace tilelace::schedule {
 
-/// Up to this many walks, which is enough for kernels, a tile's walk is searched linearly.
+/// Orders of up to this many sections, like those of kernels, search a tile's walk linearly.
 constexpr int kFewWalks = 8;
 
 /// The walk that has tile t, by bisection on the host. first_tile(walks) is the number of tiles.

@@ -10,12 +10,12 @@ namespace tilelace::sim {
 
 struct Actor {
   int rank = 0;
-  int lane = -1;  ///< -1: copy; else the worker
+  int lane = -1;  ///< -1: the copy role; else the worker's number
   const StepList* list = nullptr;
   std::size_t at = 0;
   double now = 0;
   double sent = 0;         ///< when its last transfer ends
-  double stored = 0;       ///< when its worker's stores end
+  double stored = 0;       ///< when the worker's stores end
   double since = -1;       ///< when its current wait began
   double second_free = 0;  ///< when its second copy engine is free
   std::int32_t next_waiter = -1;

@@ -28,7 +28,7 @@ void check_call(const MachineModel&, const Call&);
 /// The GEMM of one rank.
 Product product_of(const Problem&);
 
-/// Choices that a user may fix. For choices that are not fixed all values are tried.
+/// Choices that a user may fix. All values of the other choices are tried.
 struct Choices {
   std::optional<RouteKind> route;
   std::optional<Transport> transport;
@@ -49,8 +49,8 @@ std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);
 /// The costs of the plan's verbs. `stretch`: factor on GEMM times.
 Costs costs_of(const MachineModel&, const Call&, const Plan&, double stretch = 1);
 
-/// Simulates the call at the clock of the GEMM alone, then again at the clock that power allows in
-/// the result: higher if SMs wait, lower if links are busy.
+/// Simulates the call at the clock of the GEMM alone, then again at the clock that power allows for
+/// that outcome: higher if SMs wait, lower if links are busy.
 Outcome simulate(const MachineModel&, const Call&, const Plan&, const Disturbance& = {},
                  bool with_spans = false);
 

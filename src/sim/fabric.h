@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wires of a machine. A transfer occupies each wire on its way for its bytes divided by the
-// wire's rate. It takes the first free interval that is long enough; transfers are served in order
+// wire's rate, in the wire's first free interval that is long enough. Transfers are served in order
 // of arrival. A transfer uses all its wires in parallel and ends when the last one has finished.
 #pragma once
 #include <array>
@@ -30,12 +30,12 @@ class Fabric {
     double begin_us = 0;
     double end_us = 0;
   };
-  /// Sends bytes from `from` to `to`, whichever side moves them, not before `begin_us`. `now_us`
+  /// Sends bytes from `from` to `to`, not before `begin_us`; either side may move them. `now_us`
   /// must not decrease between calls.
   Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
 
   [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }
-  /// Time that a flag or another small message travels.
+  /// Travel time of a flag or another small message.
   [[nodiscard]] double latency_us(int from, int to) const {
     return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
   }
@@ -55,7 +55,7 @@ class Fabric {
         held;  ///< busy intervals from now on, in order; adjacent ones are merged
   };
   [[nodiscard]] const std::vector<Wire>& wires() const { return wires_; }
-  /// When the last transfer used each wire.
+  /// An interval in which the last transfer held a wire.
   struct Hold {
     int wire = 0;
     double begin_us = 0;

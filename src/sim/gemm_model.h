@@ -44,7 +44,7 @@ struct GemmTime {
   [[nodiscard]] double clock_us() const;  ///< busy_us() without the power limit.
   [[nodiscard]] double total_us() const { return busy_us() + fixed_us; }
   [[nodiscard]] GemmBound bound() const;
-  /// Ratio of the time under the power limit to that at full clock.
+  /// Ratio of the time under the power limit to the time at full clock.
   [[nodiscard]] double throttle() const { return clock_us() > 0 ? busy_us() / clock_us() : 1; }
   /// The time of the same GEMM if main loops take `by` times as long.
   [[nodiscard]] GemmTime stretched(double by) const;

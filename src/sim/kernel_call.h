@@ -11,11 +11,11 @@ namespace tilelace::sim {
 
 /// The architecture whose kernels the machine's devices have, if any.
 std::optional<int> architecture_of_machine(const MachineModel&);
-/// Whether there are kernels for the machine's devices, and its costs (Method) are those of this
-/// library.
+/// Whether there are kernels for the machine's devices, and the machine's costs (Method) are those
+/// of this library.
 bool own_kernels_run(const MachineModel&);
-/// Whether own_kernels_run, and the call can be simulated as kernels run it. gemm_ar, several nodes
-/// and PCIe trees cannot.
+/// Whether own_kernels_run, and the simulator can play this call as kernels run it. It cannot for
+/// gemm_ar, several nodes and PCIe trees.
 bool has_kernels(const MachineModel&, const Call&);
 
 /// The planner's first choice, and plans of other kinds whose predictions are nearly as good. None
@@ -28,8 +28,8 @@ std::vector<std::vector<StepList>> record_kernel(const Call&, const Plan&);
 /// The costs of the plan's verbs. `stretch`: factor on GEMM times.
 Costs kernel_costs(const MachineModel&, const Call&, const Plan&, double stretch);
 
-/// Simulates a GEMM followed by a kernel that sums over all ranks. Noise counts as in the worst
-/// case.
+/// Simulates a GEMM followed by a kernel that sums over all ranks. Every disturbance counts in
+/// full, on every rank.
 Outcome product_and_sum(const MachineModel&, const Call&, const Plan&, const Disturbance&);
 
 }  // namespace tilelace::sim

@@ -18,7 +18,7 @@ struct Compute {
   double power_tflops = 1;  ///< rate of a long GEMM at the power limit
   double memory_gbps = 1;
   double fixed_us = 0;  ///< launch, first loads, last stores
-  double tile_us = 0;   ///< end of a tile that nothing overlaps
+  double tile_us = 0;   ///< part of a 128x256 tile's end that overlaps nothing
   double clock_boost =
       1;  ///< clock under a light load / clock of a GEMM at the power limit; 1: no limit
   double capability = 0;  ///< 90: compute capability 9.0; 0: no kernels for it
@@ -85,19 +85,19 @@ struct Collective {
 
 struct Collectives {
   Collective all_gather, reduce_scatter, all_reduce;
-  double wire_gbps = 1;        ///< for ranks in one socket
-  double socket_gbps = 1;      ///< tree: for a ring across the sockets
-  double window_fixed_us = 0;  ///< fixed time if all-gather has registered memory, stored to at
-                               ///< links.store_gbps; 0: never
+  double wire_gbps = 1;        ///< rate between ranks of one socket
+  double socket_gbps = 1;      ///< tree: rate of a ring across the sockets
+  double window_fixed_us = 0;  ///< fixed time of an all-gather in registered memory, which
+                               ///< stores at links.store_gbps; 0: there is none
   double power_share = 0;      ///< power of a collective, as a fraction of a GEMM's power
 };
 
 /// Costs of one implementation of the ops.
 struct Method {
   std::string name = "tilelace";
-  double own_kernels = 0;    ///< 1: simulates plans of src/plan if the device has kernels for them
-  double fused_call_us = 0;  ///< added to a call whose kernel overlaps none before
-  double product_rate = 1;   ///< speed of its GEMM relative to the library's
+  double own_kernels = 0;    ///< 1: simulates plans of src/plan if there are kernels for the device
+  double fused_call_us = 0;  ///< added if the kernel cannot start before the previous one ends
+  double product_rate = 1;   ///< speed of the method's GEMM relative to the library's
   double sum_gbps = 1;       ///< own kernels: rate of adding peers' terms, per SM
   double unfused_call_us = 0;     ///< time that a framework adds between collective and GEMM
   double fused_tile_rows = 1;     ///< the fewest rows of a tile
@@ -109,7 +109,7 @@ struct Method {
   double medium_stage_us = 0;  ///< between two GEMMs of the medium-grained method
 };
 
-/// Rates of the passes of a mixture of experts that are not products, and the known error of
+/// Rates of the passes of a mixture of experts other than GEMMs, and the known error of predicted
 /// layers.
 struct Experts {
   double permute_gbps = 1;      ///< ordering rows by expert: bytes read and written
@@ -118,7 +118,7 @@ struct Experts {
   std::string text;             ///< what was compared; always printed
 };
 
-/// Measurements that the constants were compared with: error in percent of the measured time.
+/// Error of predictions against measurements, in percent of the measured time.
 struct KnownError {
   double median_percent = 0;
   double p90_percent = 0;
@@ -129,7 +129,7 @@ struct MachineModel {
   std::string name, device;
   double ranks_per_node = 1;
   double max_nodes = 1;
-  std::string plans;  ///< name of the architecture whose plans are used, if any
+  std::string plans;  ///< architecture whose plans use this machine's figures, if any
   Compute compute;
   Kernels kernels;
   Links links;

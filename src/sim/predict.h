@@ -23,7 +23,7 @@ struct Tried {
 
 struct Prediction {
   GemmTime gemm;
-  double least_gemm_us = 0;  ///< of the GEMM at peak rates
+  double least_gemm_us = 0;  ///< time of the GEMM at peak rates
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
   Plan plan, medium_plan;  ///< the fastest fused plan, and the fastest medium one
   Outcome fused, medium;
@@ -47,8 +47,8 @@ struct Candidates {
   std::vector<Plan> fused, medium;
 };
 
-/// Simulates every plan and returns the fastest of each kind. If spans are asked for, they are
-/// those of the fused plan.
+/// Simulates every plan and returns the fastest of each kind. `with_spans`: records the spans of
+/// the fastest fused plan.
 Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
                    bool with_spans = false);
 /// The same for the plans that Tilelace would choose from.

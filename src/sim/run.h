@@ -27,10 +27,10 @@ struct Costs {
   double end_us = 0;                        ///< time after a rank's last step
   double header_us = 0;                     ///< writing a header to a peer
   int resident = 1;                         ///< workers of a rank that run at the same time
-  schedule::Route route;                    ///< children of a rank; whether it copies to many
+  schedule::Route route;                    ///< ranks' children; mesh: copies go to many peers
 };
 
-/// Random or uneven behaviour of ranks. The defaults: none.
+/// Random or uneven behaviour of ranks. The defaults disturb nothing.
 struct Disturbance {
   double start_us = 0;    ///< ranks begin up to this much late
   double tile_noise = 0;  ///< a tile takes up to this fraction longer
@@ -44,12 +44,12 @@ struct Disturbance {
 enum class SpanKind : std::uint8_t { compute, reduce, wait, copy, wire };
 
 /// One interval of time in a lane of a rank: lane -1 is the copy role, others are workers. Kind
-/// `wire`: `rank` is the wire, `peer` the sending rank.
+/// `wire`: `rank` is the wire's number, `peer` the rank that makes the transfer.
 struct Span {
   SpanKind kind = SpanKind::compute;
   int rank = 0;
   int lane = 0;
-  int peer = -1;  ///< the other rank; compute: owner of the shard
+  int peer = -1;  ///< the other rank; compute and reduce: owner of the shard
   double begin_us = 0;
   double end_us = 0;
 

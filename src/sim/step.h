@@ -16,7 +16,7 @@ using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
-  std::int32_t peer = -1;   ///< signals: where the flag is; chunks and store_x: the other side
+  std::int32_t peer = -1;   ///< signals: the flag's rank; chunks and store_x: the other rank
   std::int32_t owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   std::int32_t row = 0;     ///< the first row
   std::int32_t rows = 0;

@@ -9,7 +9,7 @@
 
 namespace tilelace::conformance {
 
-/// Memory that is filled with poison at first.
+/// Host memory; new memory is filled with poison.
 class HostPlace : public test::Place {
  public:
   std::byte* make(std::size_t bytes) override;

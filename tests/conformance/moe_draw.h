@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// Draws cases one after the other; the seed says which.
+/// Draws cases one after the other; the seed determines them.
 class MoeDraw {
  public:
   explicit MoeDraw(std::uint32_t seed)
@@ -39,7 +39,7 @@ class MoeDraw {
     return c;
   }
 
-  /// Draws new ids and weights for the same tokens, of one of five kinds.
+  /// Draws new ids and weights for the same tokens: a routing of one of five kinds.
   void route(MoeCase& c) {
     const MoeLayer& l = c.layer;
     const auto kind = below(5);

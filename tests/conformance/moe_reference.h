@@ -39,7 +39,7 @@ struct MoeCase {
   bool biased = false, scatters = true;
   enum class Add { none, all, own } add = Add::none;
   bool integers = false;
-  float filled = 1;  ///< share of elements that are drawn; the others are 0: sums stay small
+  float filled = 1;  ///< share of elements that are drawn; the others are 0, which keeps sums small
   std::uint32_t seed = 0;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(parts.size()); }
@@ -127,7 +127,7 @@ inline std::vector<Within> first_half(const MoeCase& c, int rank) {
     const auto token = static_cast<std::int64_t>(pair) / l.top_k;
     const std::int64_t expert = c.ids[pair] - l.first;
     std::vector<float> row(x.begin() + token * l.hidden, x.begin() + (token + 1) * l.hidden);
-    for (auto& v : row) {  // computed exactly like the result, so the bound is 0
+    for (auto& v : row) {  // rounded exactly like the implementation's values, so the bound is 0
       if (!l.weight_on_input) break;
       std::byte word[8];
       store_element(word, l.dtype, 0, v * c.weights[pair]);

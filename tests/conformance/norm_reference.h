@@ -16,7 +16,7 @@
 
 namespace tilelace::test {
 
-/// One call, for all ranks.
+/// The parameters of one call, equal on all ranks.
 struct NormCase {
   Item item = Item::bf16;
   NormQuant quant = NormQuant::none;
@@ -41,7 +41,7 @@ struct NormPlaces {
   const void *x = nullptr, *residual = nullptr, *weight = nullptr;
   void *out = nullptr, *normed = nullptr, *quantised = nullptr, *scales = nullptr;
 };
-/// The arguments of the call, with the tensors that it has.
+/// The arguments of the call. Tensors that the call does not have are null.
 inline AllReduceNormArgs norm_args(const NormCase& c, const NormPlaces& at) {
   AllReduceNormArgs args;
   args.x = at.x;
@@ -66,7 +66,7 @@ inline std::uint16_t half_of(Item item, float f) {
   return item == Item::bf16 ? float_to_bf16(f) : float_to_fp16(f);
 }
 
-/// Elements of a tensor. `which`: 0 .. ranks - 1 are the ranks' x, then residual and weight.
+/// Elements of a tensor. `which`: r < ranks: x of rank r; ranks: residual; ranks + 1: weight.
 inline Halves norm_input(const NormCase& c, int which, std::int64_t count) {
   std::mt19937 random(static_cast<std::uint32_t>(c.seed * 131 + static_cast<unsigned>(which)));
   Halves words(static_cast<std::size_t>(count));
@@ -88,7 +88,7 @@ inline float value_of_e4m3(unsigned bits) {
   return static_cast<float>((bits & 0x80U) != 0 ? -value : value);
 }
 
-/// The nearest of all e4m3 values, in a tie the even one.
+/// The nearest e4m3 value; in a tie, the one with even bits.
 inline std::uint8_t nearest_e4m3(float f) {
   unsigned best = 0;
   double least = std::numeric_limits<double>::infinity();
@@ -105,7 +105,7 @@ inline float stored(float f) {
   return v;
 }
 
-/// The sum of squares of units [begin, begin + size) of 8 elements each; size is a power of two.
+/// The sum of squares of `size` units of 8 elements, from unit `begin` on; size is a power of two.
 inline float sum_of_squares(const std::vector<float>& h, std::size_t begin, std::size_t size) {
   if (begin * 8 >= h.size()) return 0;
   if (size > 1)
@@ -169,7 +169,7 @@ inline NormResults norm_results(const NormCase& c, int ranks) {
   return results;
 }
 
-/// Draws calls, the same on all ranks.
+/// Draws random calls. Equal seeds give equal calls on all ranks.
 class NormDraw {
  public:
   explicit NormDraw(std::uint64_t seed, std::int64_t most) : random_(seed), most_(most) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands and results of one rank's calls of a problem, on any backend. Results lie between guard
-// bytes. The rank makes the operands of all ranks itself and so has a reference.
+// bytes. Each rank also makes the operands of all other ranks, to compute a reference from them.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,14 +20,14 @@ enum class Fill : std::uint8_t {
   normal,  ///< about N(0, 1), with many different bit patterns
 };
 
-/// The values of a dense operand; equal for all who make it.
+/// Defines the values of a dense operand. Equal sources give equal values on every rank.
 struct Source {
   Fill fill = Fill::exact;
   std::uint64_t seed = 0;
   std::int64_t per_row = 0;  ///< non-zeros per row (exact)
 };
 
-/// Memory for operands, and operations on values there: host memory, or device memory in stream
+/// Allocates memory for operands, and fills and checks it: on the host, or on a device in stream
 /// order.
 class Place {
  public:
@@ -39,22 +39,22 @@ class Place {
   /// Allocates memory, aligned to 64 bytes, that lives as long as the operands.
   virtual std::byte* make(std::size_t bytes) = 0;
   virtual std::byte* make_results(std::size_t bytes) { return make(bytes); }
-  /// Fills with a source's rows from `first_row` on.
+  /// Fills `to` with the source's rows from `first_row` on.
   virtual void fill(const TensorView& to, const Source& source, std::int64_t first_row) = 0;
   virtual void set(void* data, std::uint8_t value, std::size_t bytes) = 0;
   virtual Judgement judge(const Judged& judged, bool exact) = 0;
   /// Compares elements bit by bit.
   virtual Difference compare(const void* got, const void* expected, DType type,
                              std::size_t count) = 0;
-  /// The number of these bytes that are not poison.
+  /// Counts the bytes of `data` that are not kPoison.
   virtual std::uint64_t count_unpoisoned(const void* data, std::size_t bytes) = 0;
 };
 
 /// The layout of operands.
 struct Layout {
-  std::int64_t pad = 0;         ///< padding of rows, in units of 16 bytes
-  std::int64_t offset = 0;      ///< distance of data from a cache line, in units of 16 bytes
-  std::size_t guard = 1 << 16;  ///< bytes; a wrong stride cannot reach beyond a guard
+  std::int64_t pad = 0;         ///< padding of each row, in units of 16 bytes
+  std::int64_t offset = 0;      ///< offset of data in a cache line, in units of 16 bytes
+  std::size_t guard = 1 << 16;  ///< bytes; so many that a wrong stride stays within a guard
   bool inputs = false;          ///< inputs have guards, too
 };
 
@@ -62,16 +62,16 @@ class Operands {
  public:
   Operands(Place& place, const Problem& problem, int rank, Fill fill, const Layout& layout = {});
 
-  /// Sets how often a rank's part of a sum is rounded on its way. Default: once.
+  /// Sets how often a rank's part of a sum is rounded before the sum is. Default: once.
   void expect_roundings(int roundings) { roundings_ = roundings; }
-  /// For calls with other rows and the same weights. Inputs and results get new memory.
+  /// Changes to a problem with other rows and the same weights, and makes new inputs and results.
   void reshape(Place& place, const Problem& problem);
 
-  /// Fills weights and biases. A seed gives the same values on every rank.
+  /// Fills weights and biases. Every rank must pass the same seed.
   void fill_weights(std::uint64_t seed);
   /// Fills the inputs, and the results with poison.
   void fill(std::uint64_t seed);
-  /// To test the test: leaves out this rank's input, or a rank's part of the reference.
+  /// To test the test: zeroes this rank's input, or a rank's part of the reference.
   void drop_input();
   void drop_reference(int rank);
 
@@ -86,23 +86,23 @@ class Operands {
   [[nodiscard]] const Problem& problem() const { return problem_; }
   [[nodiscard]] const OpShape& shape() const { return shape_; }
   [[nodiscard]] bool exact() const { return fill_ == Fill::exact; }
-  /// The memory of all results with their guards. If they are dense, one span each: outs, then
-  /// gathered.
+  /// results(): one span over all results and guards. pieces(): a span per result, outs before
+  /// gathered; only for dense results.
   [[nodiscard]] std::span<std::byte> results() const { return results_.region; }
   [[nodiscard]] std::vector<std::span<std::byte>> pieces() const;
 
-  /// What result i must be. Valid as long as the operands.
+  /// Result i and the operands that determine it. Valid as long as the operands.
   [[nodiscard]] Judged judged(std::size_t i) const;
   /// Checks all results and their guards; returns what is wrong, or empty text. All work must have
-  /// finished. `worst` is raised to the largest relative error against fp64, for larger results
-  /// without activation.
+  /// finished. Raises `worst` to the largest relative error against fp64; leaves out exact results,
+  /// results with activation, and those of few elements.
   [[nodiscard]] std::string check(double* worst = nullptr) const;
-  /// Returns what was written, if any result was; else empty text.
+  /// Returns how many bytes of results were written; empty text if none.
   [[nodiscard]] std::string check_untouched() const;
 
  private:
   using Troubles = std::vector<std::string>;
-  /// A tensor in poisoned memory.
+  /// Tensors, and the memory that holds them and their guards.
   struct Guarded {
     std::span<std::byte> region;
     std::vector<TensorView> views;
@@ -131,8 +131,8 @@ class Operands {
   std::vector<std::int64_t> borders_;
   int roundings_ = 1;
   std::uint64_t weight_seed_ = 0;
-  std::vector<TensorView> reference_weights_;  ///< parts of all ranks, one after the other
-  TensorView reference_;                       ///< the input, likewise
+  std::vector<TensorView> reference_weights_;  ///< of all parts (OpShape), in order
+  TensorView reference_;                       ///< inputs of all parts, in order
   Views views_;
   std::vector<Guarded> inputs_;
   Guarded results_;

@@ -35,15 +35,15 @@ class Random {
 struct Domain {
   std::int64_t unit = 1;  ///< n and k are multiples of this
   std::int64_t least_rows = 0, most_rows = 0, most_cols = 0, most_depth = 0;
-  std::int64_t most_edge_rows = 0;      ///< limit of rows at edges; 0: most_rows
-  std::int64_t most_weights = 1;        ///< limit for ag_gemm
-  std::int64_t down = 1, across = 1;    ///< a tile, at whose edges sizes are drawn
-  std::vector<std::int64_t> more_rows;  ///< more edges, besides those of the tile and the ranks
+  std::int64_t most_edge_rows = 0;      ///< limit of m that is drawn at an edge; 0: most_rows
+  std::int64_t most_weights = 1;        ///< most weights of an ag_gemm
+  std::int64_t down = 1, across = 1;    ///< extents of a tile; sizes are drawn at its edges
+  std::vector<std::int64_t> more_rows;  ///< edges of m, besides those of tiles and ranks
   std::vector<std::int64_t> more_cols;
   std::vector<std::int64_t> depths;
-  bool exact = false;       ///< results are compared bit by bit, so there is no activation
-  bool exact_bias = false;  ///< the bias has integers, too
-  bool gated = false;       ///< ag_gemm: only with swiglu
+  bool exact = false;       ///< no activation, so that results can be compared bit by bit
+  bool exact_bias = false;  ///< exact problems may have a bias, which is of integers
+  bool gated = false;       ///< every ag_gemm has swiglu (unless exact)
 };
 
 Problem draw_problem(Random& random, Op op, int ranks, DType dtype, const Domain& domain);

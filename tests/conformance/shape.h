@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a call that a rank has, computed independently of the library.
+// Which rows of a call each rank has, computed independently of the library.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -27,9 +27,9 @@ inline int owner_of(const std::vector<std::int64_t>& borders, std::int64_t row) 
       std::distance(borders.begin(), std::upper_bound(borders.begin(), borders.end(), row)) - 1);
 }
 
-/// The part of a call that a rank has. If the op gathers rows, they are together one operand of the
-/// product. If it sums, each rank's operand and weight are a part of a product over the k of all
-/// ranks.
+/// A rank's part of a call. In ag_gemm, the gathered rows are one operand, so the product has one
+/// part. In gemm_rs and gemm_ar, the product runs over the k of all ranks: each rank's operand and
+/// weight are one part.
 struct OpShape {
   OpShape(const Problem& p, int rank) : sums(p.op != Op::ag_gemm) {
     const auto borders = borders_of(p);
@@ -45,7 +45,7 @@ struct OpShape {
     own_part = sums ? rank : 0;
   }
   bool sums = false;
-  int parts = 1;                             ///< parts of the product behind a result
+  int parts = 1;                             ///< number of parts that a result sums
   int own_part = 0;                          ///< number of this rank's part
   std::int64_t input_row = 0, inputs = 0;    ///< first row, and number, of this rank's inputs
   std::int64_t result_row = 0, results = 0;  ///< the same for this rank's results

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of operands and the bounds of results: a formula per element, for hosts and devices.
+// Formulas of an operand element's value and a result element's error bound, on host and device.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -29,14 +29,14 @@ TILELACE_HD inline std::int64_t sparse_col(std::uint64_t seed, std::int64_t row,
   return static_cast<std::int64_t>(h % static_cast<std::uint64_t>(cols));
 }
 
-/// Depends on the place, so that two non-zeros at one place agree.
+/// The value of a non-zero, by row and column: two non-zeros of a row in one column are equal.
 TILELACE_HD inline float sparse_value(std::uint64_t seed, std::int64_t row, std::int64_t col,
                                       std::int64_t cols) {
   const std::uint64_t h = hash(seed * 31 + static_cast<std::uint64_t>(row * cols + col));
   return (h & 1) != 0 ? 1.0F : -1.0F;
 }
 
-/// About N(0, 1): three uniforms of 21 bits, which fp32 adds exactly, so that hosts and devices get
+/// About N(0, 1): the sum of three 21-bit uniforms. It is exact in fp32, so hosts and devices get
 /// the same bits. `place`: the element's index in the whole tensor.
 TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   constexpr std::uint64_t kMask = (1U << 21U) - 1;
@@ -46,14 +46,14 @@ TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   return static_cast<float>(sum - (std::int64_t{3} << 20U)) * 0x1p-20F;
 }
 
-/// The most non-zeros in a row of {-1, 0, 1} that keep sums over all ranks, with bias and residual,
-/// exact, as integers up to 1 / roundoff are. 0: even one is too many.
+/// How many non-zeros a row of {-1, 0, 1} may have, so that sums over all ranks, with bias and
+/// residual, stay exact: they are integers up to 1 / roundoff. 0: even one is too many.
 inline std::int64_t exact_per_row(DType type, int ranks) {
   const auto most = static_cast<std::int64_t>(1 / unit_roundoff(type)) - 2;
   return std::min<std::int64_t>(31, most / ranks);
 }
 
-/// A product over the k of several ranks in sequence: each rank has an operand and a weight.
+/// A product whose k is split into parts, one per rank. Each part has its own operand and weight.
 struct Parts {
   int count = 1;
   std::int64_t a = 0, weight = 0;  ///< elements from one part to the next
@@ -69,7 +69,7 @@ struct Judged {
   plan::GemmProblem problem;
   Activation activation;
   Parts parts = {};
-  const void* up = nullptr;  ///< gated problem, whose activation is swiglu
+  const void* up = nullptr;  ///< gated problem (swiglu): the weight of up
   const void* up_bias = nullptr;
   const void* residual = nullptr;  ///< shaped like out, or null; added to the product
   std::int64_t stride = 0;         ///< elements from one row of out to the next; 0: dense
@@ -77,8 +77,8 @@ struct Judged {
 
 struct Rule {
   double u = 0;
-  double tiny = 0;             ///< error of rounding below the type's normal numbers
-  double extra_roundings = 0;  ///< error of the epilogue's arithmetic, in units of fp32
+  double tiny = 0;             ///< error of rounding to a subnormal number
+  double extra_roundings = 0;  ///< error of an activation, in fp32 roundings of its result
   bool exact = false;
   std::int64_t samples = 0, skip_k = 0;
   std::int64_t n = 0;  ///< columns of the result
@@ -128,7 +128,7 @@ struct Factor {
   const void* bias;
 };
 
-/// One element of one part's product, by all lanes. Adds |a w| to the magnitude.
+/// One element of one part's product; lanes share k. Adds the sum of |a w| to `magnitude`.
 template <class T>
 TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std::int64_t row,
                               std::int64_t col, const Rule& rule, int lane, double& magnitude) {
@@ -148,7 +148,7 @@ TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std
   return sum;
 }
 
-/// An element in fp64, and a bound of its error before the last rounding.
+/// An element in fp64, and a bound of a result's error before the result is rounded.
 struct Expected {
   double value, before;
 };
@@ -200,7 +200,7 @@ TILELACE_HD Expected expect(const Judged& j, const Rule& rule, std::int64_t row,
 }
 
 struct Difference {
-  std::uint64_t words = 0;  ///< words as wide as an element that differ
+  std::uint64_t words = 0;  ///< number of differing words, each as wide as an element
   std::int64_t first = -1, last = -1;
 };
 

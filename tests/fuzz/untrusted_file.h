@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file of the fuzzer's bytes, and what a reader may do with it: read it, or refuse it with a
-// usage error that is one line of text. All else ends the process, and the fuzzer keeps the bytes.
+// A file of the fuzzer's bytes. A reader must read it, or refuse it with a usage error of one line.
+// Anything else ends the process, and the fuzzer keeps the bytes.
 #pragma once
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 
 namespace tilelace::fuzz {
 
-/// In memory, under a path that a reader can open.
+/// A file in memory, with a path that a reader can open.
 class UntrustedFile {
  public:
   UntrustedFile(const std::uint8_t* bytes, std::size_t size)
@@ -43,7 +43,7 @@ inline void expect(bool holds, const char* what, const std::string& of = {}) {
   std::abort();
 }
 
-/// Other exceptions than ours are not caught.
+/// Catches only Error; any other exception ends the process.
 template <class Read>
 void read_or_refuse(const Read& read) {
   try {

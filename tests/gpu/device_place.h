@@ -8,7 +8,7 @@
 
 namespace tilelace::gpu_test {
 
-/// Device memory that is handed out and reused.
+/// Device memory that is handed out in pieces; clear() takes all pieces back.
 class DeviceArena {
  public:
   explicit DeviceArena(std::size_t bytes);

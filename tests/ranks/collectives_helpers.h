@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives with random elements. Each rank's result is compared bit by bit with that of a plain
-// loop, and has guards around it.
+// Collectives with random elements. Each rank's result has guards around it, and is compared bit by
+// bit with the result of a plain loop.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +23,7 @@ namespace tilelace::collectives_test {
 
 using Counts = std::vector<std::int64_t>;
 
-/// One call, for all ranks.
+/// The parameters of one call, equal on all ranks.
 struct Case {
   Collective collective = Collective::all_reduce;
   Item item = Item::fp32;
@@ -77,7 +77,7 @@ inline float float_of(Item item, std::uint64_t word) {
   return item == Item::bf16 ? bf16_to_float(half) : fp16_to_float(half);
 }
 
-/// The sum of all ranks' elements i.
+/// The reduction of all ranks' elements i, as bits.
 inline std::uint64_t sum_of(const Case& c, int ranks, std::int64_t i) {
   std::uint64_t whole = word_of(c, 0, i);
   float sum = row_of(c.item).floats ? float_of(c.item, whole) : 0;
@@ -132,7 +132,7 @@ inline std::vector<std::uint64_t> expected_of(const Case& c, int rank, int ranks
 /// Memory for elements, between guards.
 class Elements {
  public:
-  /// Without a guard after the elements, a sanitizer sees reads beyond them.
+  /// Not `guarded`: no guard after the elements, so that a sanitizer sees reads beyond them.
   Elements(const Case& c, std::int64_t count, bool guarded = true)
       : item_(static_cast<std::size_t>(c.bytes())),
         first_(kGuard + (c.shifted ? item_ : 0)),
@@ -217,7 +217,7 @@ inline std::string wrong_result(Communicator& member, const Case& c) {
   return wrong.empty() ? "" : fmt::format("rank {} of {}: {}: {}", rank, ranks, c.text(), wrong);
 }
 
-/// Draws cases, the same on all ranks.
+/// Draws random cases. Equal seeds give equal cases on all ranks.
 class Draw {
  public:
   Draw(int ranks, std::uint32_t seed) : ranks_(ranks), rng_(seed) {}

@@ -80,7 +80,7 @@ inline int status_of(pid_t pid) {
   return status;
 }
 
-/// Runs `work` in a child per rank; a child that fails fails the test.
+/// Runs `work` in a child process per rank. The test fails if a child fails.
 inline void run_processes(int ranks, const std::function<void(int)>& work) {
   std::vector<pid_t> pids;
   for (int r = 0; r < ranks; ++r) pids.push_back(fork_child([&] { work(r); }));
@@ -112,7 +112,7 @@ inline std::size_t count_entries(const char* directory) {
 }
 inline std::size_t open_fds() { return count_entries("/proc/self/fd"); }
 
-/// A new name in the temporary directory. The destructor removes what has this name.
+/// An unused path in a new temporary directory, which the destructor removes.
 class TemporaryPath {
  public:
   TemporaryPath() {

@@ -29,9 +29,9 @@ class MoeTensor {
   MoeTensor(const MoeTensor&) = delete;
   MoeTensor& operator=(const MoeTensor&) = delete;
 
-  /// The view; absent if there are no rows.
+  /// The view; empty if the tensor has no elements.
   [[nodiscard]] TensorView view() const { return count_ == 0 ? TensorView{} : view_; }
-  /// The view, also if there are no rows.
+  /// The view, even if the tensor has no elements.
   [[nodiscard]] TensorView whole() const { return view_; }
   [[nodiscard]] std::vector<float> values() const {
     std::vector<float> all;

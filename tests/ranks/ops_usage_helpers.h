@@ -180,7 +180,7 @@ struct Rank {
     return g;
   }
 
-  /// What the correct calls need prepared, and what the wrong calls made from them need.
+  /// The preparations that correct calls need, and those that the wrong calls made from them need.
   std::vector<Preparation> preparations() {
     auto gather = preparation(Op::ag_gemm, kRanks, {w0.view(), w1.view(), w2.view()});
     gather.problem.return_gathered = true;

@@ -19,7 +19,7 @@ inline std::vector<nlohmann::json> records(const std::string& file) {
   EXPECT_TRUE(in.good()) << file;
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));
-  // The GPU programs use shorter names.
+  // The GPU programs write shorter names of models.
   for (auto& r : all) {
     for (const auto& [brief, whole] :
          {std::pair("gpt3", "gpt3-175b"), std::pair("llama70b", "llama2-70b"),
@@ -34,7 +34,7 @@ inline Op op_of(const std::string& name) {
   return name == "ag_gemm" ? Op::ag_gemm : name == "gemm_rs" ? Op::gemm_rs : Op::gemm_ar;
 }
 
-/// The call for an unsharded product.
+/// The call in which `ranks` ranks share a product of the unsharded extents m, n and k.
 inline Call call_of_product(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k) {
   Problem p;
   p.op = op;

@@ -77,8 +77,8 @@ struct Finished {
   std::string out, err;
 };
 
-/// Runs a command line. Arguments are separated by single spaces; `last` is one more, which may
-/// have blanks.
+/// Runs a command line, whose arguments are separated by spaces. `last` is one more argument, which
+/// may have spaces.
 inline Finished run_command(const std::string& line, double seconds = 100,
                             const std::string& last = {}) {
   std::vector<std::string> arguments;

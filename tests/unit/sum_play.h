@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays sums after a GEMM: runs the steps of the workers of all ranks in turn, as role loops
-// recorded them. A test defines what a step does; waits and flags are common.
+// Plays sums after a GEMM: role loops record the steps of all ranks' workers, then the steps run, a
+// step of each worker in turn. A test defines what a step does, except for waits and signals.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -35,7 +35,7 @@ struct Recorder {
 struct Sizes {
   RowSplit split;
   std::vector<Index> borders;
-  int kind = 0;  ///< 0 to 2: a form or a way
+  int kind = 0;  ///< 0 to 2: a SumForm or a HandWay
   Index row_units = 1, chunk_rows = 1;
   int workers = 1, resident = 1;  ///< workers of a rank; how many run at the same time
 
@@ -69,7 +69,7 @@ Sizes random_sizes(std::mt19937& rng, MayDiffer may_differ) {
 }
 
 /// Runs every rank's workers in launch order, `resident` at a time, one step each in turn. Ranks
-/// differ in pace.
+/// advance at different paces.
 class SumPlay {
  public:
   SumPlay(const SumPlay&) = delete;
@@ -80,7 +80,7 @@ class SumPlay {
   std::string play() {
     for (bool moved = true; moved && trouble_.empty();) {
       moved = false;
-      // Ranks progress unequally: in step, errors of order would not show.
+      // Ranks progress unequally: if they ran in step, errors of order would not show.
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         moved = rng_() % 3 == 0 || turn(static_cast<int>(r)) || moved;
     }

@@ -24,9 +24,9 @@ namespace tilelace::cpu {
 using schedule::Index;
 using schedule::RowRange;
 
-/// What each rank shows its peers next to each slot: a header word per peer, and a card with the
-/// text of which the header has the hash. There are two of each, since a rank whose call was
-/// refused may already be in its next call when a peer reads the first.
+/// What each rank shows its peers: for each peer a header word with a hash of the call, and a card,
+/// which describes the call in words. There are two of each, used in turn, since a rank whose call
+/// was refused may already be in its next call when a peer reads the refused call's card.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
   std::array<std::array<char, 1024>, 2> cards;  // enough for 64 shards and a plan
@@ -36,15 +36,15 @@ struct Control {
 constexpr std::uint32_t kRefused = 0;
 /// Header hash of a rank in prepare.
 constexpr std::uint32_t kPreparing = 1;
-/// Header hash of a rank in prepare_collectives, or before its first collective.
+/// Header hash of a rank that allocates the staging of collectives, before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. It replaces the call's
-/// header: otherwise ranks whose own counts fit would wait for the ranks that gave up.
+/// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. It overwrites the call's
+/// header, so that ranks whose counts fit do not wait for the two that gave up.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 
-/// Another rank is in a different call. This is not an Error yet, whose text needs both ranks'
-/// cards.
+/// Thrown if another rank is in a different call. The catcher throws an Error instead, which quotes
+/// both ranks' cards.
 struct Disagreement {
   int peer = 0;
 };
@@ -65,13 +65,13 @@ struct SlotView {
 
 struct Call {
   comm::Group* group = nullptr;
-  std::byte* control = nullptr;  ///< of rank 0
+  std::byte* control = nullptr;  ///< rank 0's Control
   std::size_t control_stride = 0;
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
-  /// If each pair of ranks has its own hashes: by rank, the hash in the header to that rank and
-  /// from it.
+  /// Empty, or if each pair of ranks has its own hashes (all_to_all): for each rank, the hash in
+  /// the header sent to that rank, and the hash expected from that rank.
   std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
   std::span<const std::unique_ptr<Link>> links;  ///< by rank
@@ -102,7 +102,7 @@ struct Call {
     return hashes_from.empty() ? hash : hashes_from[static_cast<std::size_t>(peer)];
   }
 
-  /// Keeps the first failure of this rank's actors.
+  /// Keeps this failure, if it is the first of this rank's actors.
   void fail(std::exception_ptr);
   void rethrow_failure();
   /// Deadline of a wait that begins now.
@@ -155,7 +155,7 @@ class CallVerbs {
   /// Ends the group's waits and throws a timeout error; `about` is the rank to blame.
   [[noreturn]] void time_out(int about, const std::string& text);
   [[noreturn]] void aborted();
-  /// Throws if the rank that should raise this flag has left.
+  /// Throws if the rank that should raise this flag has left without raising it.
   void check_presence(Index flag);
   /// Moves rows to or from the peer, over the link.
   void move_rows(int peer, const RowsCopy& c) {
@@ -170,8 +170,8 @@ class CallVerbs {
   /// Throws unless the link's verb finished in time.
   void finish(comm::WaitStatus, std::int64_t bytes);
   void point(const char* copy_point, const char* compute_point) const;
-  /// Called before this actor touches a peer's slot. Ranks in different calls would overwrite each
-  /// other's layouts, so CPU ranks wait a few microseconds for the headers.
+  /// Called before this actor touches a peer's slot. Ranks in different calls lay out slots
+  /// differently, so an actor first waits for all headers (a few microseconds).
   void before_peer_memory() {
     if (!admitted_) admit();
   }

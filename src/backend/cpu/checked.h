@@ -16,7 +16,7 @@ class CheckedGroup {
   CheckedGroup(int ranks, int workers);
 
   /// Runs one actor's role, `role(verbs)`, and reports every step to the monitor. `call` counts
-  /// from 0; all actors of a rank end a call before one of them begins the next.
+  /// from 0; all actors of a rank end a call before any of them begins the next.
   template <class Schedule, class Verbs, class Role>
   void act(const Schedule& s, int rank, int index, std::int64_t call, Verbs& verbs, Role role) {
     const int actor = check::actor_of(rank, index, workers_);
@@ -27,7 +27,7 @@ class CheckedGroup {
   }
 
   [[nodiscard]] std::vector<std::string> findings() const;
-  /// Stops checking. For calls that ended with an error, after which the records are incomplete.
+  /// Stops checking. Called when a call ends with an error, since its records are then incomplete.
   void stop(const std::string& reason);
   [[nodiscard]] bool stopped() const;
 

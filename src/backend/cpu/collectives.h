@@ -18,8 +18,8 @@ class Collectives {
   /// Collective. Errors: as comm::Group::allocate.
   void allocate(comm::Group&, std::uint32_t epoch, double timeout_s);
   [[nodiscard]] SlotView slot(std::uint32_t epoch) const;
-  /// Fills the first `bytes` of the rank's data in the slot with a pattern, so that late reads
-  /// show.
+  /// Overwrites the first `bytes` of the rank's data in the slot with a pattern, so that a read
+  /// after the call's end gives wrong results.
   void poison(int rank, std::uint32_t epoch, Index bytes) const;
 
  private:

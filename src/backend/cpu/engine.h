@@ -75,7 +75,7 @@ class Engine final : public Backend {
   void tell_peers(const Call&) const;
   void await_headers(Call&);
   void settle(Call&, int peer);
-  /// After an actor's error: ends the waits of all others, on this rank and on peers.
+  /// After an actor's error: ends the waits of all other actors, on this rank and on peers.
   void end_waits(const Call&, ErrorKind);
   /// Runs one job on every actor: indices 0 .. workers - 1 compute, index `workers` copies.
   void on_actors(Call&, const std::function<void(int)>& job);
@@ -91,10 +91,10 @@ class Engine final : public Backend {
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Allocates the staging for collectives, once all ranks are in a call that needs it. `name`,
-  /// `card` (call.h): of this rank's call, for the error if one of them is not.
+  /// Allocates the staging for collectives, once all ranks are in a call that needs it. If a rank
+  /// makes another call, the error describes this rank's call by `name` and `card` (call.h).
   void stage_collectives(std::string_view name, std::string_view card);
-  /// A collective's name in error texts, and the beginning of its card; the plan follows.
+  /// A collective's name in error texts, and the text that its card has before the plan.
   struct CollectiveWords {
     std::string_view name;
     std::string call;

@@ -24,14 +24,14 @@ class GatherVerbs final : public CallVerbs {
  private:
   [[nodiscard]] Meaning meaning(Index flag) const override;
   [[nodiscard]] std::byte* slot_row(int rank, Index row) const;
-  /// Where rows of the gathered operand are: own rows in the input, others in the slot.
+  /// Where rows of the gathered operand are: own rows in the input, peers' rows in the slot.
   struct Source {
     const std::byte* data;
     std::int64_t stride_bytes;
   };
   [[nodiscard]] Source source_row(int source, Index row) const;
   [[nodiscard]] std::int64_t row_bytes() const;
-  /// The columns of a result that a panel of its weight covers.
+  /// The columns of a weight's result that one panel of the weight covers.
   struct Columns {
     std::int64_t first, count;
   };

@@ -10,7 +10,7 @@
 namespace tilelace::cpu {
 
 /// Adds `count` elements of every term, in the order of the terms; floats are added in fp32 and
-/// rounded once. Reduction::max: a NaN wins; of equal values the first wins. `out` may be a term.
+/// rounded once. Reduction::max: a NaN wins; the first of equal values wins. `out` may be a term.
 void add_up(Item, Reduction, std::span<const std::byte* const> terms, std::int64_t count,
             std::byte* out);
 

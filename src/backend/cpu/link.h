@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The link to a peer of a CPU rank: its verbs move rows, raise flags and send headers. A peer's
-// rows are given by addresses in the range of all ranks' slots, even if that memory is not mapped.
+// A CPU rank's link to a peer: its verbs move rows, raise flags and send headers. Callers give a
+// peer's rows as addresses in the range of all ranks' slots, even if that memory is not mapped.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,7 +29,7 @@ struct RowsCopy {
 /// Copies within this rank.
 void copy_rows(const RowsCopy&);
 
-/// When a verb that takes time must end.
+/// When a verb gives up: once the abort word is set, or at the deadline.
 struct Bound {
   const comm::AbortWord* abort = nullptr;
   std::int64_t deadline_ns = 0;
@@ -45,12 +45,12 @@ class Link {
   [[nodiscard]] const comm::LinkRow& row() const { return row_; }
   /// Moves rows to or from the peer; returns when they have arrived.
   [[nodiscard]] virtual comm::WaitStatus copy(const RowsCopy&, const Bound&) = 0;
-  /// Runs `store`, which writes this many bytes to the peer's memory, and returns after the time
-  /// that the link needs for them. Only on links that map memory.
+  /// Runs `store`, which writes `bytes` bytes to the peer's memory, and returns once the link has
+  /// had the time to move them. Only on links that map memory.
   [[nodiscard]] virtual comm::WaitStatus store(std::int64_t bytes,
                                                const std::function<void()>& store,
                                                const Bound&) = 0;
-  /// Raises a flag, which publishes everything sent to the peer before.
+  /// Raises a flag, which publishes everything that was sent to the peer earlier.
   virtual void raise(comm::Flag* flag, std::uint32_t epoch) = 0;
   virtual void send_header(comm::Header* word, std::uint32_t epoch, std::uint32_t hash) = 0;
 

@@ -25,7 +25,7 @@ class CpuMoePasses final : public MoePasses {
   void prepare(std::int64_t k) override;
 
  private:
-  /// Calls body(worker, i) for every i below count. Each worker gets a share of the i.
+  /// Calls body(worker, i) for every i < count, and divides these calls among the workers.
   template <class Body>
   void spread(std::int64_t count, const Body& body);
 

@@ -12,9 +12,9 @@ namespace tilelace::cpu {
 
 class ReduceVerbs final : public CallVerbs {
  public:
-  /// If `partials` is given, the product already exists and `compute` reads it from there: a [m, n]
-  /// matrix of the partials' type. For the collective alone, and for the second half of the unfused
-  /// path.
+  /// If `partials` is given, it is the finished product, which `compute` only reads: an [m, n]
+  /// matrix of the partials' type. Used for the collective alone, and for the second half of the
+  /// unfused path.
   ReduceVerbs(Call& call, Actor actor, const schedule::GemmReduce& s, WorkerState* state,
               const PackedWeight* weight, int tile_n, const TensorView* partials)
       : CallVerbs(call, actor),
@@ -48,7 +48,7 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] std::byte* result(int rank, Index row) const;
   [[nodiscard]] Index first_out_row() const;
   [[nodiscard]] std::byte* out_row(Index row) const;
-  /// Whether partials of a shard are sent from where they are, without a copy to the outgoing area.
+  /// Whether partials of the owner's shard are sent directly from partials_, without a copy.
   [[nodiscard]] bool sends_in_place(int owner) const;
   [[nodiscard]] bool maps(int peer) const { return peer == s_.rank || call_.link(peer).row().maps; }
   /// The address at the peer where this rank's partial tile goes.
@@ -70,7 +70,7 @@ class ReduceVerbs final : public CallVerbs {
   int tile_n_;
   const TensorView* partials_;
   std::vector<std::byte> rounded_;  ///< a tile for a peer whose memory is not mapped
-  Index accumulator_row_ = 0;       ///< the row with which the accumulator begins
+  Index accumulator_row_ = 0;       ///< the product's row at which the accumulator begins
 };
 
 }  // namespace tilelace::cpu

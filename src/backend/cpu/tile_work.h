@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ops do with a tile on CPU ranks apart from the product. One row per op.
+// What each op does to a tile on CPU ranks besides the product: a table with one row per op.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace tilelace::cpu {
 /// without weights, the rows themselves.
 using TileWork = void (*)(float* values, std::int64_t count);
 
-/// The work that this op does on its tiles; null: none. Only for ops that gather.
+/// The work that this op does on its tiles, or null. Only for ops that gather.
 TileWork tile_work_of(Op);
 
 }  // namespace tilelace::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's emulated wire: a transfer takes the time given by bandwidth and latency, and meanwhile
-// uses no core.
+// A rank's emulated wire: a transfer takes the time given by bandwidth and latency. Its thread
+// sleeps once the copy itself is done.
 #pragma once
 #include <time.h>
 
@@ -21,7 +21,7 @@ class Wire {
         latency_ns_(static_cast<std::int64_t>(latency_s * 1e9)) {}
 
   /// Runs `copy`, which moves `bytes`, and returns when the wire would have finished. Transfers of
-  /// one rank share its wire: each starts when the last byte of the one before has left. Returns
+  /// one rank share its wire: each starts once the previous one's last byte has left. Returns
   /// early if the abort word is set or the deadline has passed.
   template <class Copy>
   comm::WaitStatus transfer(std::int64_t bytes, Copy copy, const comm::AbortWord* abort,

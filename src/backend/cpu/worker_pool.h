@@ -12,14 +12,14 @@ namespace tilelace::cpu {
 
 class WorkerPool {
  public:
-  /// Makes `threads` helpers for the calling thread. The last one asks the scheduler for short
-  /// latency.
+  /// Starts `threads` threads in addition to the calling one. The last of them asks the scheduler
+  /// for short latency.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
   ~WorkerPool();
 
-  /// Runs job(0) on the calling thread and job(1) .. job(threads) on the helpers; returns when all
+  /// Runs job(0) on the calling thread and job(1) .. job(threads) on the pool's; returns when all
   /// are done. The job must not throw.
   void run(const std::function<void(int)>& job);
 

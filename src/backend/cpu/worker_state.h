@@ -22,11 +22,11 @@ struct WorkerState {
   TileGemm gemm;
   std::vector<float> accumulator;
   std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
-  /// Own parts of straddling tiles, by band (the own shard's first or last) and column.
+  /// Own parts of straddling tiles: the own shard's first row of tiles by column, then its last.
   std::vector<std::vector<float>> parked;
 };
 
-/// The packed weights of a call. Finds the weight that a column tile belongs to.
+/// The packed weights of a call. place() finds the weight that a column tile belongs to.
 struct WeightColumns {
   std::vector<const PackedWeight*> weights;
   std::vector<std::unique_ptr<PackedWeight>> own;  ///< weights packed for this call, not by prepare

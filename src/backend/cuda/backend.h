@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend of a rank whose tensors are on a GPU: public calls, by RankOps and the GEMM.
+// The backend of a rank with tensors on a GPU: calls by RankOps, CollectiveCalls and GemmCall.
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,7 +23,7 @@ class GpuBackend : public Backend {
  public:
   /// Errors: as make_cuda_backend.
   GpuBackend(comm::Group& group, const CommunicatorOptions& options);
-  /// Waits for this device's work. That always ends, since waits in kernels are bounded.
+  /// Waits for this device's work, which always ends, since waits in kernels are bounded.
   ~GpuBackend() override;
 
   [[nodiscard]] Machine machine() const override { return machine_; }
@@ -61,14 +61,14 @@ class GpuBackend : public Backend {
   /// A text that must be equal on every rank. Errors: usage (no plan, a weight in other memory).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
-  /// What these calls need in addition to the calls prepared before.
+  /// What these calls need together with the calls prepared earlier, which need `before`.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
   /// Releases what was prepared, or keeps it in `retired_` if graphs captured calls that use it.
   void retire();
   void throw_if_graphs_failed();
   /// Throws errors of earlier calls.
   void require_ready(std::string_view op);
-  /// Notes that ranks disagreed, so that their calls no longer match.
+  /// If this is a usage error, notes that ranks disagreed: their calls no longer match.
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
   /// Whether the stream belongs to this device. Errors: as capture_of.
@@ -84,7 +84,7 @@ class GpuBackend : public Backend {
   void check_memory(const plan::NormCall& call, const AllReduceNormArgs& args) const;
   /// What all collectives do before and after `enqueue`, which checks and enqueues the call.
   void in_collectives(std::string_view name, void* stream, const std::function<void()>& enqueue);
-  /// The plan of each GEMM alone; made once for each problem.
+  /// The plans of a problem's GEMMs without communication; cached by problem.
   const std::vector<plan::GemmPlan>& gemm_plans(const Problem& problem);
   /// Whether these weights were prepared and so do not change: kernels may read them before the
   /// stream gets to the call.
@@ -101,13 +101,13 @@ class GpuBackend : public Backend {
   bool shares_device_ = false;  ///< other communicators' kernels may run at the same time
   std::unique_ptr<GemmWorkspace> workspace_;      // for GEMMs alone
   std::unique_ptr<RankOps> ops_;                  // null before prepare
-  std::unique_ptr<CollectiveCalls> collectives_;  // null before the first
+  std::unique_ptr<CollectiveCalls> collectives_;  // null before the first collective
   std::string collectives_out_of_step_;           // why collectives are refused, or empty
-  SlotNeeds needs_;                               // of what is prepared
-  RankShare share_;                               // of what is prepared
+  SlotNeeds needs_;                               // of the prepared calls
+  RankShare share_;                               // of the prepared calls
   struct Retired {
     std::unique_ptr<RankOps> ops;
-    bool in_step;  ///< false: ranks disagreed, and its waits were ended
+    bool in_step;  ///< false: ranks disagreed, and waits of `ops` were ended
   };
   std::vector<Retired> retired_;  ///< prepared calls that graphs captured
   struct ProblemHash {
@@ -119,7 +119,7 @@ class GpuBackend : public Backend {
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
   void* last_stream_ = nullptr;  ///< the stream of the last call
   GpuMoePasses moe_passes_{device_};
-  std::string out_of_step_;  ///< why calls are refused until prepare; empty: they are not
+  std::string out_of_step_;  ///< why calls are refused until prepare, or empty
 };
 
 /// Throws a usage error unless `t` is on this device, with contiguous rows.

@@ -16,8 +16,8 @@
 namespace tilelace::cuda {
 
 struct RankOps {
-  /// Allocates staging for calls of every problem of the list, up to its m, on any path.
-  /// Collective. `group` must outlive this. Errors: usage, system, peer, timeout.
+  /// Allocates staging for calls of every problem in the list, up to the problem's m, on any path.
+  /// Collective. `group` must outlive this object. Errors: usage, system, peer, timeout.
   RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
           const RankShare& share = {});
   /// Allocates staging for calls that need no more than `needs`. Collective; errors as above.
@@ -47,7 +47,7 @@ struct RankOps {
   GemmArCalls share_;      ///< fused
   KeptPartials kept_;      ///< fused; ranks keep their partials
   UnfusedSums behind_;     ///< sums after the GEMM
-  HandedPartials handed_;  ///< partials are handed to owners, by other libraries' methods
+  HandedPartials handed_;  ///< partials go to owners by other libraries' methods
 };
 
 }  // namespace tilelace::cuda

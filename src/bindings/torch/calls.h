@@ -28,10 +28,10 @@ struct OpCall {
   /// equal sizes for a gather, an even split with the remainder first for a scatter.
   Sizes sizes = {};
   std::optional<Tensor> like =
-      {};  ///< gathers, instead of `sizes`: like.size(dim) is split evenly, remainder first
+      {};  ///< for a gather, instead of `sizes`: an even split of like.size(dim), remainder first
   std::optional<Tensors> out = {};  ///< tensors that receive the results
   std::optional<Tensor> gathered = {};
-  std::optional<Tensor> residual = {};  ///< sums: shaped as the result, to which it is added
+  std::optional<Tensor> residual = {};  ///< for sums: a tensor of the result's shape to add to it
 };
 
 struct OpResults {

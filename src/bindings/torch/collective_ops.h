@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as rows of torch's table of calls.
+// The collectives, as ops to register with torch.
 #pragma once
 #include <torch/csrc/stable/library.h>
 
@@ -27,7 +27,7 @@ bool is_collective(std::string_view name);
 
 std::vector<OpEntry> collective_ops();
 
-/// Names of the collectives' calls, and of the calls of mixtures of experts, which contain
+/// Names of the collectives' ops, and of the ops of mixtures of experts, which contain
 /// collectives.
 std::vector<std::string> collective_names();
 

@@ -15,13 +15,13 @@ struct CollectiveCall {
   Tensor x;
   std::string group;
   std::string reduction = "sum";
-  int64_t dim = 0;  ///< the dimension that is gathered or scattered; all_to_all: the first
+  int64_t dim = 0;  ///< the dimension that is gathered or scattered; for all_to_all: 0
   /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
   /// equal sizes for a gather, an even split with the remainder first for a scatter.
   Sizes sizes = {};
-  /// Gathers, instead of `sizes`: like.size(dim) is split evenly, remainder first.
+  /// For a gather, instead of `sizes`: an even split of like.size(dim), remainder first.
   std::optional<Tensor> like = {};
-  Sizes sends = {}, takes = {};  ///< all_to_all: rows to and from every rank; none: equal parts
+  Sizes sends = {}, takes = {};  ///< for all_to_all: rows to and from each rank; none: equal parts
   std::optional<Tensor> out = {};
 };
 

@@ -32,7 +32,7 @@ class Member {
   [[nodiscard]] int device_index() const { return device_index_; }
   /// The plan options that the group joined with for this op; empty: the planner chooses.
   [[nodiscard]] PlanOptions choices_of(Op op) const;
-  /// Prepared problems, the newest last. Of problems that differ only in m, it has the one with the
+  /// Prepared problems, the newest last. Of problems that differ only in m, only the one with the
   /// largest m.
   [[nodiscard]] std::vector<Preparation> prepared() const;
 
@@ -40,7 +40,7 @@ class Member {
   /// prepared depends only on the calls made so far, so all ranks prepare in the same call.
   /// Collective if the problem is new.
   void make_room(const Problem& problem, const PlanOptions& options);
-  /// The same for a mixture of experts; its m is the most tokens that calls have.
+  /// The same for a mixture of experts; `layer.m` is the most tokens that calls may have.
   void make_room(const MoeLayer& layer);
   /// Whether the problem is prepared.
   [[nodiscard]] bool has_room(const Problem& problem, const PlanOptions& options) const;
@@ -73,7 +73,7 @@ class Member {
     std::int64_t m = 0;
     std::size_t number = 0;  ///< order in which problems were prepared
   };
-  std::vector<MoeLayer> moe_layers_;  ///< prepared layers, each with the most tokens of its calls
+  std::vector<MoeLayer> moe_layers_;  ///< prepared layers; m: the most tokens prepared for
   std::unordered_map<Call, Largest, CallHash> prepared_;
 };
 
@@ -87,12 +87,12 @@ bool has_member(const std::string& name, Device device);
 /// The group's member. Errors: usage (the group has no member in this process).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
-/// As member_of, but if the group has no member yet, joins it, which is collective. `device_index`:
-/// the tensors' GPU, with which the group joins; -1: CPU tensors. Errors: also those of joining.
+/// As member_of, but joins the group (collective) if it has no member yet. `device_index`: the
+/// tensors' GPU, with which the group joins; -1: CPU tensors. Errors: also those of joining.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device, int device_index);
-/// A function, set by Python, that joins a group. It returns 0, or an error's kind and its text,
-/// cut at `capacity`. Any thread may call it, with or without the interpreter's lock.
+/// A function, set by Python, that joins a group. Returns 0, or an error's kind with the error's
+/// text, cut at `capacity`, in `text`. Any thread may call it, with or without Python's GIL.
 using Joiner = int (*)(const char* name, const char* device, int device_index, char* text,
                        int capacity);
 void set_joiner(Joiner joiner);

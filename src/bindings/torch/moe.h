@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixtures of experts on torch's tensors, as rows of torch's table of calls.
+// Mixtures of experts on torch's tensors, as ops to register with torch.
 #pragma once
 #include <vector>
 
@@ -7,9 +7,9 @@
 
 namespace tilelace::torch_binding {
 
-/// The two halves of a layer; these calls need a group.
+/// The two halves of a layer (ag_moe; moe_rs or moe_ar), whose calls need a group.
 std::vector<OpEntry> moe_ops();
-/// Calls that one rank makes alone, without a group.
+/// Ops that one rank calls alone, without a group.
 std::vector<OpEntry> local_ops();
 
 }  // namespace tilelace::torch_binding

@@ -37,7 +37,7 @@ class Pieces {
   };
   using Iterator = std::map<std::size_t, Piece>::iterator;
 
-  /// The first free piece of the gap to take this many bytes from; end(): nothing fits.
+  /// The first free piece of the gap that take() uses for this many bytes; end(): nothing fits.
   Iterator gap_for(std::size_t bytes, const void* stream);
 
   /// The whole range, by offset. Adjacent free pieces that a stream may use form a gap for that

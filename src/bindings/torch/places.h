@@ -33,8 +33,8 @@ Place place_of(std::string_view op, const Tensor& x, const std::string& group,
 /// Tells the peers that this rank cannot make the call.
 void refuse_at(const Place& place, const std::string& reason);
 
-/// Runs checks of this rank alone. If one throws, our error or torch's (no memory for a staged
-/// copy), the peers are told.
+/// Runs local checks. If one throws, the peers are told. The error is ours, or torch's if there is
+/// no memory for a staged copy.
 template <class Body>
 auto checked_here(const Place& place, const Body& body) {
   try {
@@ -45,8 +45,8 @@ auto checked_here(const Place& place, const Body& body) {
   }
 }
 
-/// Tells the peers that this rank cannot make their call, and why. Collective, like the call that
-/// it replaces.
+/// Tells the peers that this rank cannot make their call, and why. Collective, like the call in
+/// whose place it is made.
 void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream,
                  bool collects);
 

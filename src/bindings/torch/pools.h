@@ -13,13 +13,13 @@ namespace tilelace::torch_binding {
 inline constexpr int kMostPools = 32;
 
 /// Makes a pool and returns its number, its place and the device index that its group joined with.
-/// Collective over the group's ranks, with the same size. Errors: usage (a size below 1; no free
-/// place, which all ranks see if they made the same pools), else as SymmetricBuffer.
+/// Collective over the group's ranks, with the same size. Errors: usage (a size outside 1..2^50; no
+/// free place: on every rank if all made the same pools), else as SymmetricBuffer.
 std::vector<int64_t> make_pool(std::string group, std::string device, int64_t bytes);
 
-/// If no piece is in use, frees the pool's memory and returns true, as for an unknown number. torch
-/// must not allocate from the pool any more, and work on its memory must have finished. Local; does
-/// nothing in a process that was forked from the owner.
+/// Frees the pool's memory and returns true; returns false if a piece is in use, and true for
+/// an unknown number. torch must not allocate from the pool any more, and work on its memory must
+/// have finished. Local; does nothing in a process that was forked from the owner.
 bool drop_pool(int64_t number);
 
 }  // namespace tilelace::torch_binding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that the package makes besides the ops, as rows of torch's table of calls.
+// Functions that the Python package calls besides the ops, to register with torch.
 #pragma once
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace tilelace::torch_binding {
 
-/// All these calls: of this rank alone, and of the whole group.
+/// All these functions, local and collective ones.
 const std::vector<OpEntry>& services();
 
 }  // namespace tilelace::torch_binding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns torch's tensors into the library's matrices; copies those whose layout does not fit.
+// Turns torch's tensors into the library's matrices; copies tensors whose layout does not fit.
 #pragma once
 #include <torch/csrc/stable/tensor.h>
 
@@ -30,7 +30,7 @@ inline constexpr int64_t kAlignment = 16;
 std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
-/// Errors: usage (an undefined tensor, which torch's dispatcher passes for none).
+/// Errors: usage (an undefined tensor: torch's dispatcher passes one for None).
 void require_tensor(std::string_view op, const std::string& name, const Tensor& t);
 
 /// Errors: usage (another dtype).
@@ -110,7 +110,7 @@ class Result {
 
   Tensor tensor_;
   Matrix matrix_;
-  std::optional<Tensor> copy_to_;  ///< destination of the staged copy, rows first
+  std::optional<Tensor> copy_to_;  ///< where finish() copies the staged result; split dim first
 };
 
 }  // namespace tilelace::torch_binding

@@ -43,8 +43,8 @@ struct Capabilities {
 /// How many devices this process sees. Error: system (no driver).
 int device_count();
 
-/// The device of a rank: the only visible device if the launcher hides the others, else the device
-/// with this number. Errors: usage, system.
+/// The device of a rank: the only visible device if the launcher hides all others, else device
+/// number `local_rank`. Errors: usage, system.
 int device_of(int local_rank);
 
 /// Local. Errors: usage (no such device), system (no driver).

@@ -11,12 +11,12 @@ namespace tilelace::comm {
 /// How long the steps of an allocation took, for reports. Times are this rank's and include waits
 /// for peers.
 struct SetupFacts {
-  double create_us = 0;    ///< making the own memory
-  double exchange_us = 0;  ///< exporting it and exchanging handles
+  double create_us = 0;    ///< making this rank's memory
+  double exchange_us = 0;  ///< exporting this rank's memory and exchanging handles
   double map_us = 0;       ///< importing and mapping every rank's memory
   double zero_us = 0;
-  bool fabric = false;        ///< whether it can also be exported over NVLink fabric
-  std::string fabric_reason;  ///< why it cannot
+  bool fabric = false;        ///< whether the memory can also be exported over NVLink fabric
+  std::string fabric_reason;  ///< why not
 };
 
 /// GPU memory of equal size on every rank. peer(r) = base + r * stride is valid in kernels and in

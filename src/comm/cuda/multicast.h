@@ -12,12 +12,12 @@
 
 namespace tilelace::comm {
 
-/// Granularity of an object for this many ranks and bytes per rank: memory sizes must be multiples
-/// of it. Errors: usage (the device does not support multicast), system.
+/// The granularity of memory sizes for a multicast object of this many ranks and bytes per rank.
+/// Errors: usage (the device does not support multicast), system.
 std::size_t multicast_granularity(const MulticastPermit&, CUdevice device, int ranks,
                                   std::size_t bytes, std::string_view op);
 
-/// A reference to a multicast object. Threads share one, processes import it.
+/// A reference to a multicast object. Threads share one reference; processes import the object.
 class MulticastObject {
  public:
   /// Makes an object. Error: system.
@@ -36,9 +36,9 @@ class MulticastObject {
   MemoryHandle handle_;
 };
 
-/// One rank's memory bound to an object, and the object mapped for its device. Destroy it before
-/// the memory: it unmaps, unbinds, then releases the object. Peers that use the object afterwards
-/// get an error.
+/// One rank's memory bound to an object, and the object mapped for the rank's device. Destroy the
+/// mapping before the memory: the destructor unmaps the object, unbinds the memory and releases the
+/// object. Peers that use the object afterwards get an error.
 class MulticastMapping {
  public:
   /// All devices must have been added; `bytes` is a multiple of the granularity. Error: system,

@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rates and times of a device and its links that predictions use. Each is a key of
-// machines/*.json, which gives its source; none depends on a tile or a shape. Rates are per device
-// and direction, in GB/s (1e9 bytes).
+// The rates and times of a device and its links, for predictions. Each is a key of machines/*.json,
+// where its source is named; none depends on a tile or a shape. Rates are per device and direction,
+// in GB/s (1e9 bytes).
 #pragma once
 
 namespace tilelace::plan {
 
 struct Hardware {
   // A device.
-  double multiprocessors;     ///< number of SMs that the other figures hold for
+  double multiprocessors;     ///< number of SMs of the device
   double peak_tflops;         ///< peak of all tensor cores together
   double efficiency;          ///< share of the peak that a GEMM's loop reaches
   double l2_gbps;             ///< from L2 into one SM
   double l2_total_gbps;       ///< from L2 to all SMs together
   double memory_gbps;         ///< from memory to all SMs together
   double worker_memory_gbps;  ///< from memory to one SM that runs alone
-  double power_tflops;        ///< at the power limit, if only GEMMs drew power
-  double power_l2_gbps;       ///< at the power limit, for reads of L2 alone
-  double power_memory_gbps;   ///< at the power limit, for reads of memory alone
+  double power_tflops;        ///< at the power limit, if only products drew power
+  double power_l2_gbps;       ///< at the power limit, if only reads of L2 drew power
+  double power_memory_gbps;   ///< at the power limit, if only reads of memory drew power
   double fixed_us;            ///< launch, first loads and last stores of a GEMM
-  double worker_flag_us;      ///< a flag from one SM to another
-  double tile_us;             ///< end of a 128 x 256 tile, if no other group overlaps it
+  double worker_flag_us;      ///< time of a flag from one SM to another
+  double tile_us;             ///< end of a 128 x 256 tile if no other group multiplies meanwhile
   // Among devices.
   double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
   double push_gbps;   ///< a copy engine writes to a peer
   double mesh_gbps;   ///< a copy engine writes to several peers in turn
   double pull_gbps;   ///< a copy engine reads from peers
-  double store_gbps;  ///< SMs write to peers, or read from them without a GEMM
+  double store_gbps;  ///< SMs write to peers, or read from peers while no GEMM runs
   double fetch_gbps;  ///< SMs read from peers while a GEMM runs
-  double copy_us;     ///< a copy of no bytes; forking and joining streams
+  double copy_us;     ///< an empty copy, with forking and joining of its stream
   double flag_us;     ///< waiting for a flag between two steps
 };
 
-/// Microseconds for this many bytes, or FLOPs, at a rate of 1e9 per second.
+/// Microseconds for `amount` bytes (or FLOPs) at `giga` * 1e9 bytes (or FLOPs) per second.
 inline double us_at(double amount, double giga) { return amount * 1e-3 / giga; }
 
 /// Microseconds in which SMs send this many bytes to peers.

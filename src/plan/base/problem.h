@@ -12,7 +12,7 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 /// Throws a usage error that names the first fault of the problem.
 void check_problem(const Problem&);
 
-/// Bytes of an input row, which is multiplied or only gathered.
+/// Bytes of a row of the input, whether it is multiplied or only gathered.
 inline std::int64_t input_row_bytes(const Problem& p) {
   return p.k * static_cast<std::int64_t>(size_of(p.dtype));
 }
@@ -22,7 +22,7 @@ inline std::int64_t row_bytes(const Problem& p) {
   return p.n.front() * static_cast<std::int64_t>(size_of(p.dtype));
 }
 
-/// Errors: usage, for an option whose value is unknown.
+/// Throws a usage error if an option has an unknown value.
 void check_options(Op, const PlanOptions&);
 
 }  // namespace tilelace::plan

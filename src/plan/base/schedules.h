@@ -14,14 +14,14 @@ namespace tilelace::plan {
 
 using schedule::Index;
 
-/// The borders of shards (ranks + 1 values), to which a schedule may point; empty for an even
-/// split.
+/// The borders of shards (ranks + 1 rows); empty for an even split. Schedules keep a pointer to
+/// the result.
 std::vector<Index> borders_of(const Problem&);
 
 /// The rows of each shard; `borders` must outlive the result.
 schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 
-/// Rows of tiles if every shard has its own tiles of `rows` rows.
+/// The number of rows of tiles if every shard has its own tiles of `rows` rows.
 Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 
 /// Number of tiles along the columns of all outputs together (swiglu: gate and up share tiles).
@@ -46,7 +46,7 @@ decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
 struct SlotLayout {
   std::int64_t num_flags = 0;
   std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k
-  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< [m, n], [incoming_rows, n]
+  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< m, incoming_rows() rows of n
   std::int64_t result = 0, result_row_bytes = 0;                   ///< gemm_ar: m rows of n
   std::int64_t data_bytes = 0;
   std::string formula;

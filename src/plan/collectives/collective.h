@@ -28,101 +28,101 @@ struct CollectiveCall {
   Reduction reduction{};
   Item item{};
   int rank = 0, ranks = 1;
-  std::vector<Parcel> sends;  ///< parts of `in`, by rank; all_reduce: one, all of it
-  std::vector<Parcel> takes;  ///< parts of `out`, by rank; for sums: what this rank gets
-  std::vector<Index> counts;  ///< elements of each rank, if all know them; all_reduce: one entry;
-                              ///< all_to_all with a list: empty
-  std::uint64_t meaning = 0;  ///< a sum inside another call: what else must agree
+  std::vector<Parcel> sends;  ///< for each rank: its part of `in`; all_reduce: all of it
+  std::vector<Parcel> takes;  ///< from each rank: its part of `out`; sums: this rank's result
+  std::vector<Index> counts;  ///< elements of each rank; all_reduce: one entry; all_to_all with
+                              ///< lists: empty, since each rank knows only its own
+  std::uint64_t meaning = 0;  ///< inside another call: hash of what else must agree; 0: none
   bool operator==(const CollectiveCall&) const = default;
 };
 
-/// The Item of the same name as this element type. Errors: usage (there is none).
+/// The Item that has the name of this element type. Errors: usage (there is none).
 Item item_of(DType);
-/// Errors: usage, a value that names no collective.
+/// The row of a collective. Errors: usage (a value that names none).
 const CollectiveRow& known_row(Collective);
 
-/// Errors: usage, which name the first thing that is wrong with the arguments.
+/// Makes the call from arguments, after checking them. Errors: usage (names the first fault).
 CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
 
-/// Staging per rank and slot: flags, places for chunks and, separately, places for lines.
-constexpr Index kStagedBytes = Index{32} << 20U;  ///< places for chunks, between two ranks
+/// A slot has flags, places for chunks and, apart from them, places for lines (kLineBytes).
+constexpr Index kStagedBytes = Index{32} << 20U;  ///< for chunks, between two ranks
 constexpr Index kMostStagedBytes = Index{96} << 20U;
-/// Bytes of the places for chunks. Up to four ranks, each worker has room for whole chunks.
+/// Bytes of the places for chunks. Among up to four ranks, full chunks of all workers fit.
 constexpr Index staged_bytes(int ranks) {
   constexpr Index kMore = Index{24} << 20U;
   return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);
 }
 constexpr Index kLineBytes = Index{8} << 20U;
-/// Bytes of a unit as lines. Half of them are the call's number (backend/cuda/device/lines.h).
+/// Bytes of a unit sent as lines, half of them the call's number (backend/cuda/device/lines.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
-/// Units of one warp, two lines each. First lines of all units come first, then all second lines.
+/// Units of a warp's group, two lines each. All first lines lie before all second lines.
 constexpr Index kLineGroup = 32;
-/// Workers per CTA of chunks: one per warp. (A CTA of lines is one worker.)
+/// Workers per CTA of a call by chunks: one per warp. (In a call by lines a CTA is one worker.)
 constexpr Index kChunkWorkers = 8;
-/// Threads of a CTA of lines; each has one unit.
+/// The most threads that move units in a CTA of a call by lines.
 constexpr Index kLineThreads = 256;
-/// CTAs per SM. For chunks: kCtas; between two ranks and in direct calls kCtasOfTwo,
-/// since those kernels need fewer registers. For lines: one; between two ranks
-/// kCtas.
+/// CTAs per SM. In calls by chunks: kCtas, but kCtasOfTwo between two ranks and in direct calls,
+/// whose kernels need fewer registers. In calls by lines: one, but kCtas between
+/// two ranks.
 constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units
-/// Bytes of the words that chunks write as flags: for parcels, and for sums that are shared.
+/// Bytes of the words that are the flags of chunks: one kind for parcels, one for shared sums.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
   return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
 }
-/// Units of a chunk: kFullChunk (four loads per lane of a warp). Calls of fewer than kFewRounds
-/// rounds have kShortChunk (three loads), so that fewer workers are idle in the last round.
+/// The most units of a chunk: kFullChunk (four loads per lane of a warp). In calls of fewer than
+/// kFewRounds rounds kShortChunk (three loads), so that fewer workers idle in the last round.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
 /// All choices of a call; equal on every rank.
 struct CollectivePlan {
   bool lines = false;
   int shots = 1;
-  bool direct = false;  ///< directly between tensors that peers can reach
+  bool direct = false;  ///< directly between the ranks' tensors, without staging
   int workers = 1;
   Index chunk = 1;   ///< units
-  Index pieces = 1;  ///< schedules run in sequence, each for `piece` units of a parcel
+  Index pieces = 1;  ///< schedules that run in sequence, each with `piece` units of every parcel
   Index piece = 0;   ///< units
   double predicted_us = 0;
 };
 
 /// The machine that plans are made for.
 struct CollectiveMachine {
-  int workers = 1;                      ///< SMs that may be used, or threads of CPU ranks
-  int architecture = 0;                 ///< predictions use its figures
+  int workers = 1;                      ///< GPU ranks: SMs that may be used; CPU ranks: threads
+  int architecture = 0;                 ///< its figures are used for predictions
   Index staged_bytes = 0;               ///< bytes for chunks; 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< the most rounds of a call
   bool shared = false;                  ///< shared with other communicators: one CTA per SM
-  bool gpu = true;  ///< workers: CTAs (lines) or warps (chunks); false: threads, only chunks
+  bool gpu = true;  ///< a plan's workers: CTAs (lines) or warps (chunks); false: threads
 };
 
-/// Whether a call can be sent as lines: slots must have room for all of them. Never on CPU ranks.
+/// Whether a call can be sent as lines: only on GPU ranks, and if a slot has room for all lines.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
 /// The tensors that peers must be able to reach in a direct call.
 struct DirectNeeds {
   bool in = false, out = false;
 };
-/// The needs of the call's direct form; none: there is no such form.
+/// What the call needs to be direct; none: it cannot be direct.
 std::optional<DirectNeeds> direct_needs(const CollectiveCall&);
 
-/// `direct`: peers can reach what direct_needs() asks for. Errors: usage (an option that is not
+/// `direct`: peers can reach the tensors of direct_needs(). Errors: usage (an option that is not
 /// possible for the call).
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
 std::string describe(const CollectivePlan&);
-/// Microseconds of a call with this plan on a machine with these figures.
+/// Predicted microseconds of a call with this plan on a machine with these figures.
 double collective_us(const CollectiveCall&, const CollectivePlan&, const Hardware&);
 
 /// The schedule of one piece of a call, and where its parcels are.
 template <int kMost>
 struct PlacedExchange {
   schedule::ExchangeOf<kMost> schedule;
-  Parcel sends[kMost]{};  ///< in `in`, for each rank
-  Parcel takes[kMost]{};  ///< in `out`, from each rank; own: what stays, or this rank's sums
+  Parcel sends[kMost]{};  ///< part of `in` for each rank
+  Parcel takes[kMost]{};  ///< part of `out` from each rank; own entry: kept data, or own sums
 };
 
 template <int kMost>
@@ -134,8 +134,8 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
                                                   Index);
 
 /// Hash of all that ranks must agree on. `out`, `in`: the peers' memory that a direct call uses.
-/// hash_between adds what only ranks `from` and `to` know, and both compute the same word. Hashes
-/// are at least kFirstHash, since smaller words have other meanings.
+/// hash_between adds the sizes that only ranks `from` and `to` know; both get the same result.
+/// Hashes are at least kFirstHash, since smaller words have other meanings.
 constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t out = 0,
                               std::uint64_t in = 0);

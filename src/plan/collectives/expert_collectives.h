@@ -11,12 +11,12 @@
 namespace tilelace::plan {
 
 struct ExpertCollective {
-  std::string_view what;  ///< what it sends, in words
+  std::string_view what;  ///< name of the data that is sent
   CollectiveCall call;
 };
 
-/// The first half's collectives, in order; empty if tokens are replicated. m: tokens of all ranks,
-/// split evenly, the remainder on the first ranks.
+/// The first half's collectives, in call order; none if tokens are replicated. The m tokens of all
+/// ranks are split evenly, with the remainder on the first ranks.
 std::vector<ExpertCollective> expert_gathers(const MoeLayer&, std::int64_t m, int ranks);
 /// The second half's collective: reduce_scatter or all_reduce.
 ExpertCollective expert_sum(const MoeLayer&, std::int64_t m, int ranks, Collective);

@@ -8,7 +8,7 @@ namespace tilelace::plan {
 
 constexpr std::string_view kNormName = "all_reduce_norm";
 constexpr Index kMostNormCols = 16384;
-/// Columns that share a scale.
+/// Columns that share a scale (NormQuant::block).
 constexpr Index kNormBlock = 128;
 
 struct NormCall {
@@ -17,7 +17,7 @@ struct NormCall {
   NormQuant quant{};
 };
 
-/// Errors: usage, naming the first argument that is wrong.
+/// Makes the call from arguments, after checking them. Errors: usage (names the first fault).
 NormCall check_norm(const AllReduceNormArgs&, int rank, int ranks);
 
 /// Bytes of each tensor.
@@ -30,9 +30,9 @@ NormBytes bytes_of(const NormCall&);
 
 /// Units of a row, rounded up to whole groups (kLineGroup).
 Index row_places(const NormCall&);
-/// Number of CTAs that share a row, each with one chunk; 1: a chunk is whole rows.
+/// Number of CTAs that share a row, with one chunk each; 1: a chunk is one or more whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
-/// Units of a row for each of these CTAs, rounded up likewise.
+/// Units of a row for each CTA that shares it, rounded up to whole groups.
 Index part_places(const NormCall&, const CollectivePlan&);
 
 /// On GPU ranks workers are CTAs, and a chunk is whole rows (with lines it may be part of a row).
@@ -40,11 +40,11 @@ Index part_places(const NormCall&, const CollectivePlan&);
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
 /// The most threads of a CTA, for lines and for chunks.
 constexpr Index kNormThreads = 512;
-/// CTAs per SM for chunks between two ranks, if a thread has at most kNormUnitsOfTwo units of a
-/// row.
+/// CTAs per SM in calls by chunks between two ranks whose threads have at most kNormUnitsOfTwo
+/// units of a row each. Other calls have one CTA per SM.
 constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 
-/// The schedule of a piece, in units of rows.
+/// The schedule of one piece. A row counts as row_parts() * part_places() units, with its padding.
 schedule::Exchange place_norm(const NormCall&, const CollectivePlan&, Index piece);
 
 /// The call's shape as a text, to be printed beside its plan.

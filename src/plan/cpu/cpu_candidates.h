@@ -6,8 +6,8 @@
 
 namespace tilelace::plan {
 
-/// All plans worth comparing: each path, and for the fused one several chunk and block counts.
-/// Their `reason` and `rejected` are empty.
+/// All plans of CPU ranks worth comparing: one per path, but several for path fused, with different
+/// numbers of chunks and blocks. `reason` and `rejected` are empty.
 std::vector<Plan> candidates(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

@@ -11,7 +11,7 @@ namespace tilelace::plan {
 
 struct ArchitecturePlans {
   std::string_view architecture;  ///< its name in core/architecture.h
-  /// The tiles that have kernels. The functions of gemm_tiles.h say which kernels.
+  /// The tiles that have kernels. The functions of gemm_tiles.h say which kernels a tile has.
   std::span<const GemmTile> tiles;
   Hardware hardware;  ///< figures that predictions use
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts the time of a GEMM by a plan: waves of tiles are limited by tensor cores, L2 and memory,
-// and the whole GEMM by power.
+// Predicts the time of a GEMM with a given plan: waves of tiles are limited by tensor cores, L2 and
+// memory, the whole GEMM by power.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ namespace tilelace::plan {
 
 /// How a GEMM's rows are cut into workers' tiles.
 struct TileCut {
-  std::int64_t tiles = 0;  ///< number of tiles, with partly filled ones at borders of shards
+  std::int64_t tiles = 0;  ///< number of tiles, including partly filled ones at borders of shards
   double walks = 1;        ///< number of walks; each reads the whole weight
 };
 

@@ -20,7 +20,7 @@ struct GemmProblem {
   std::int64_t n = 0;
   std::int64_t k = 0;
   DType dtype{};
-  /// n counts the columns of both gate and up. The result, silu(gate) * up, has half of them.
+  /// true: n counts the columns of gate and up; the result, silu(gate) * up, has n / 2 columns.
   bool gated = false;
 
   [[nodiscard]] constexpr std::int64_t out_n() const { return gated ? n / 2 : n; }
@@ -33,9 +33,9 @@ struct GemmMachine {
   bool shared = false;     ///< other communicators use the other SMs (plan/gemm/share.h)
   int architecture = 0;    ///< row in core/architecture.h, for tiles and figures
   double memory_gbps = 0;  ///< from the data sheet; 0: the architecture's value
-  bool cublas = false;     ///< cuBLASLt is there, too
+  bool cublas = false;     ///< cuBLASLt is available
 
-  /// This machine without SMs for `ctas` CTAs of other kernels: one each; on a share, a pair each.
+  /// This machine without the SMs for `ctas` CTAs of other kernels: one SM each, two on a share.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
     return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps, cublas};
   }
@@ -45,34 +45,34 @@ struct GemmMachine {
 struct GemmPlan {
   GemmTile tile;
   int workers = 0;      ///< clusters
-  int split_tiles = 0;  ///< the first tiles, whose k-steps are shared
+  int split_tiles = 0;  ///< number of tiles, the first ones, whose k-steps are shared
   int rounds = 1;       ///< rounds in which shared tiles are walked: 1 or 2
   int group = 1;
   bool along_cols = false;
   int wide = 1 << 20;  ///< blocks inside a group (schedule/gemm.h)
   int deep = 1;
-  bool by_neighbours = false;  ///< workers are numbered by GPC: neighbours share operands
-  bool early_weights = true;   ///< programmatic dependent launch: weights are loaded at once
+  bool by_neighbours = false;  ///< consecutive workers are in one GPC and share operands
+  bool early_weights = true;   ///< weights load before the previous kernel ends (PDL)
   double predicted_us = 0;
-  int share = 0;         ///< SMs that it may use on a share of the device; 0: all
+  int share = 0;         ///< SMs that the GEMM may use on a share of the device; 0: all
   int architecture = 0;  ///< row in core/architecture.h
 };
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
-/// Restricts a plan to `multiprocessors` SMs, because kernels of other communicators may wait on
-/// the rest: no early launch (two kernels would hold SMs), and no more CTAs than the share has
-/// places for (plan/gemm/share.h).
+/// Restricts a plan to a share of `multiprocessors` SMs, since kernels of other communicators may
+/// occupy the other SMs and wait: no early launch (two kernels would hold SMs), and no more CTAs
+/// than the share has places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
-/// A plan in two rounds for `tiles` tiles, all of which fit the device at once. In each round, two
-/// workers share the k-steps of each tile of one half of the tiles. None if impossible.
+/// The plan in two rounds, for `tiles` tiles that all fit the device at once. Each round computes
+/// half of the tiles, with two workers per tile that share its k-steps. None if impossible.
 std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::int64_t k);
 
 /// The plan as text: "c256 workers 66 split 40 group 8 early".
 std::string describe(const GemmPlan&);
 
-inline constexpr int kStep = 64;  ///< extent of a k-step
+inline constexpr int kStep = 64;  ///< elements of k in a k-step
 
 /// Rows that one walk over the weight covers: as many as stay in L2.
 constexpr std::int64_t kWalkRows = 2048;
@@ -80,7 +80,7 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The plan's schedule, with shared tiles in one round (only gemm_ar has two). m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// The walk with tokens as rows, even if they are the tile's columns. For shards with own tiles.
+/// The walk with tokens as rows, even if the tile has tokens across. For shards with own tiles.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
 /// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,

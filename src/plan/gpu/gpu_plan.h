@@ -6,10 +6,10 @@
 
 namespace tilelace::plan {
 
-/// make_plan for a machine of GPUs. The problem must be valid. Errors: usage.
+/// make_plan() for GPU ranks. The problem must be valid. Errors: usage.
 Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
 
-/// The fastest predicted plan for one GEMM (product_of) without communication. m > 0.
+/// The plan predicted fastest for product_of(problem, product, m), without communication. m > 0.
 GemmPlan gemm_alone(const Problem&, std::size_t product, const Machine&);
 
 }  // namespace tilelace::plan

@@ -16,15 +16,15 @@ struct CudaWay {
   double predicted_us = 0;
 };
 
-/// The plans, the best predicted first; m > 0. `kinds`: plans of these kinds only. If empty, or if
-/// the problem has none of them: all kinds except "nccl by shard", which needs libnccl, and
+/// The plans, fastest prediction first; m > 0. `kinds`: only these kinds. If `kinds` is empty, or
+/// no plan is of these kinds: all kinds except "nccl by shard", which needs libnccl, and
 /// "multimem", which needs an NVLink switch. A gemm_ar call stores directly into the peers' results
-/// if they are in symmetric memory. Errors: usage (a problem without plans, an unknown kind).
+/// if these are in symmetric memory. Errors: usage (a problem without plans, an unknown kind).
 std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 
-/// "push by shard", "store whole", "unfused pull in one shot": path, transport, and how tiles are
-/// cut. A plan without a kernel: "no rows".
+/// A plan's kind ("push by shard", "store whole", "unfused pull in one shot"): its path, transport
+/// and how its tiles are cut. A plan without a kernel: "no rows".
 std::string kind_of(const Plan&);
 /// The names of all kinds.
 const std::vector<std::string>& known_kinds();

@@ -14,7 +14,7 @@
 
 namespace tilelace::plan {
 
-/// The kinds of GPU plans.
+/// A candidate of any op and path.
 using KernelWay = std::variant<AgGemmWay, GemmRsWay, GemmArWay, KeptPartialsWay, UnfusedSumWay,
                                HandedPartialsWay>;
 
@@ -23,8 +23,8 @@ struct KernelChoice {
   int grid = 0;  ///< CTAs of the widest weight's kernel
 };
 
-/// Makes the plan of a candidate: the words that describe it, and the candidate itself. `grid` 0:
-/// the candidate's own.
+/// Makes a Plan of a candidate: the words that describe the candidate, and the candidate itself.
+/// `grid`: CTAs; 0: as many as the candidate needs.
 Plan plan_of(const Problem&, KernelWay, int grid = 0);
 
 /// Sets the plan's path, route, transport, chunk_rows and straddle to the candidate's.
@@ -34,13 +34,13 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
-/// The number of cuBLASLt's algorithm that makes the product; 0: a kernel of this library does.
+/// The number of cuBLASLt's algorithm that multiplies; 0: a kernel of this library multiplies.
 int cublas_of(const KernelWay&);
-/// Whether two candidates have the same kernel of the product: tile, or algorithm of cuBLASLt.
+/// Whether two candidates multiply by the same kernel: same tile, or same algorithm of cuBLASLt.
 bool multiply_alike(const KernelWay&, const KernelWay&);
 
-/// Whether the planner may choose this candidate unasked. It may not if rows are pulled, which was
-/// never fastest, or if sums are made in another order, which changes their bits.
+/// Whether the planner may choose this candidate if no option asks for it. Not if ag_gemm pulls
+/// rows, which was never fastest, and not HandedPartialsWay, whose sums may have other bits.
 bool is_taken_unasked(const KernelWay&);
 
 /// The plan's candidate if it has this type; else null.
@@ -49,7 +49,7 @@ const Way* way_if(const Plan& plan) {
   return plan.kernel == nullptr ? nullptr : std::get_if<Way>(&plan.kernel->way);
 }
 
-/// "c256 split 0 group 8 early grid 132".
+/// Prints, for example, "c256 split 0 group 8 early grid 132".
 std::ostream& operator<<(std::ostream&, const KernelChoice&);
 
 }  // namespace tilelace::plan

@@ -14,16 +14,16 @@ struct Planner {
   /// Makes the plan. The caller has checked the problem and the options common to all ops. Errors:
   /// usage.
   Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
-  /// Every candidate, unsorted. Has kinds that need libnccl or an NVLink switch only if `kinds`
-  /// names them. m > 0.
+  /// All candidates, unsorted; those that need libnccl or an NVLink switch only if `kinds` names
+  /// their kind. m > 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
   /// What a slot must hold for calls of up to m rows with any kind of plan and tile of the
-  /// architecture. `hands`: also with the plans of HandWay.
+  /// architecture. `hands`: HandedPartialsWay is one of these kinds.
   Staging (*staging)(const Problem&, int architecture, bool hands);
 };
 
-/// For an op without kernels: throws. Errors: usage.
+/// For an op without kernels: each function throws a usage error.
 extern const Planner kNoPlanner;
 /// Each of these is defined in the file of its op.
 extern const Planner kAgGemmPlanner, kGemmRsPlanner, kGemmArPlanner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Staging that an op's calls need on GPU ranks, enough for every kind of plan (those of `hands`
-// aside). Both Plan and the allocation take it from here.
+// The staging that an op's calls need on GPU ranks: enough for every kind of plan
+// (HandedPartialsWay: only if `hands`). Both the Plan and the allocation use these sizes.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -26,8 +26,8 @@ struct Staging {
   std::string formula;  ///< how the bytes were computed
 };
 
-/// What calls with at most the problem's m rows need on an architecture. `hands`: also for gemm_rs
-/// plans that are used only when asked for (plan/ways/handed_partials_way.h). Errors: usage.
+/// What calls of up to the problem's m rows need on an architecture. `hands`: also calls of gemm_rs
+/// by HandedPartialsWay, which is used only when asked for. Errors: usage.
 SlotNeeds slot_needs(const Problem&, int architecture, bool hands);
 
 /// Sets the plan's staging_bytes and staging_formula.

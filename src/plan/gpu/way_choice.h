@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts that plans of all ops on GPU ranks share.
+// What the planners of all ops on GPU ranks share.
 #pragma once
 #include <string>
 #include <string_view>
@@ -21,19 +21,19 @@ bool wanted(const GemmTile&, const PlanOptions&);
 /// The plan of a call without rows.
 Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transport);
 
-/// Sorts candidates by predicted time, the fastest first. Equal ones keep their order.
+/// Sorts candidates by predicted time, fastest first. Candidates with equal times keep their order.
 void sort_by_time(std::vector<KernelWay>&);
 
-/// The plan of the first candidate. Its reason ends with `parts`. The best candidate of every other
-/// kind is listed as rejected.
+/// The plan of the first candidate. The plan's reason ends with `parts`. The first candidate of
+/// every other kind is listed as rejected.
 Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
              const std::string& parts);
 
-/// "push by shard", "store whole", "unfused pull in one shot": path, transport, and how tiles are
-/// cut.
+/// A candidate's kind ("push by shard", "store whole", "unfused pull in one shot"): its path,
+/// transport and how its tiles are cut.
 std::string kind_of(Op, const KernelWay&);
 
-/// Whether one of these names of kinds is of this transport.
+/// Whether the name of one of these kinds contains the transport's name.
 bool named(const std::vector<std::string>& kinds, std::string_view transport);
 
 }  // namespace tilelace::plan

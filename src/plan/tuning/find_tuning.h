@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds tables for communicators that were given none: installed tables, and the cache folder.
+// Finds tables for communicators that were given none: installed tables, and the cache's file.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -18,24 +18,24 @@ inline constexpr std::string_view kNoTuning = "off";
 /// program, where this build was installed, in its sources.
 std::vector<std::filesystem::path> tuning_places();
 
-/// Of the first folder that has any table's file: all tables that fit the machine and have rows for
+/// The tables in the first of `places` that has any: those that fit the machine and have rows for
 /// this number of ranks or for experts, chained in the order of their names; null: none. An invalid
 /// or outdated file counts as a table without rows, with a note.
 std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<std::filesystem::path>& places,
                                                   const Machine&, int ranks);
-/// The same from tuning_places(), read once per process and kind of machine.
+/// The same for tuning_places(). Read once per process, kind of machine and number of ranks.
 std::shared_ptr<const TuningTable> shipped_tuning(const Machine&, int ranks);
 
 /// Name of the cache's file for this kind of machine and number of ranks:
 /// "sm_90a-132-4917-x2.json".
 std::string cache_name(const Machine&, int ranks);
 
-/// The table with other tables chained after it. Its own rows come first.
+/// A copy of the table, with other tables chained after it: the table's own rows come first.
 std::shared_ptr<const TuningTable> with_behind(const TuningTable&,
                                                std::shared_ptr<const TuningTable> behind);
 
 /// The table for this kind of machine: the given one, else the one that TILELACE_TUNING names, else
-/// installed ones; null: only predictions. It does not read the cache, which the communicator does.
+/// installed ones; null: only predictions. The cache is left out: the communicator reads it.
 /// Errors: as read_tuning.
 std::shared_ptr<const TuningTable> tuning_for(const Machine&, int ranks,
                                               std::shared_ptr<const TuningTable> given = nullptr);

@@ -8,13 +8,13 @@
 
 namespace tilelace::plan {
 
-/// The field `op` of such rows.
+/// The value of the field `op` in such rows.
 inline constexpr std::string_view kGroupedOp = "grouped_gemm";
 
 /// Whether a row is for a grouped product. Errors: usage (op is missing or not a text).
 bool is_grouped(const TableFields& row);
-/// Adds the row to the table. If its type is unknown or it was measured with other kernels, adds a
-/// note instead. Errors: usage (a field is missing or invalid; the product has a row already).
+/// Adds the row to the table, or only a note if the row's type is unknown or its time is that of
+/// other kernels. Errors: usage (a field is missing or invalid; the product has a row already).
 void take_grouped(const TableFields& row, TuningTable&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the fastest of several plans by successive halving: many short rounds, then fewer and
-// longer ones. The caller takes the samples.
+// Finds the fastest of several plans by successive halving: short samples of all plans, then longer
+// samples of the best ones. The caller takes the samples.
 #pragma once
 #include <cstddef>
 #include <functional>
@@ -9,22 +9,22 @@
 
 namespace tilelace::plan {
 
-/// How long a sample is, in microseconds: first calls that only warm up, so that clocks settle,
-/// then timed calls.
+/// The length of a sample: `load_us` of calls that only warm up, so that clocks settle, then
+/// `timed_us` of timed calls.
 struct Look {
   double load_us = 0;
   double timed_us = 0;
   bool operator==(const Look&) const = default;
 };
 
-/// Samples of three lengths: the first of all calls, the second of the better half, the last of the
-/// best of these. Only the last length ranks large GEMMs correctly, since they run at the power
-/// limit.
+/// Samples have three lengths: kFirstLook for all calls, kSecondLook for the better half, kFullLook
+/// for the best of that half. Only kFullLook ranks large GEMMs correctly, since they run at the
+/// power limit.
 inline constexpr Look kFirstLook{6e3, 3e3}, kSecondLook{12e3, 6e3}, kFullLook{40e3, 10e3};
 inline constexpr std::size_t kFinalists = 4;
 inline constexpr int kFullRounds = 4;
-/// A call gets no second sample if both its prediction and its first sample are this many times
-/// slower than the best.
+/// A call gets no second sample if both its prediction and its first sample are more than this many
+/// times the best.
 inline constexpr double kHopeless = 1.5;
 
 /// Result of a sample, which is equal on all ranks.
@@ -43,14 +43,14 @@ struct CallTime {
 struct Halving {
   /// All sampled calls, sorted by the length of their last sample, longest first, and then by time.
   std::vector<CallTime> times;
-  /// Times of call 0 in full samples before and after all others, to show how much the machine
-  /// drifted.
+  /// Times of call 0 in two full samples, before and after the rounds of full samples. They differ
+  /// if the machine drifted.
   double first_us = 0, last_us = 0;
-  bool late = false;  ///< whether the time limit ended it early
+  bool late = false;  ///< whether the time limit ended the search early
 };
 
 /// `predicted_us`: one per call, 0 if unknown. Call 0 is the plan that others are compared with. If
-/// `sample` returns the same on all ranks, all ranks call it in the same order.
+/// `sample` returns the same on all ranks, all ranks sample the same calls in the same order.
 Halving fastest_of(std::span<const double> predicted_us, const Sampler& sample);
 
 }  // namespace tilelace::plan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the fields in the file of a table of measured plans.
+// Reads the fields of a table of measured plans from its file.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 
 namespace tilelace::plan {
 
-/// An object in the file. Every error says where in the file it is.
+/// A JSON object in the file. Every error says where in the file the object is.
 class TableFields {
  public:
   TableFields(const nlohmann::json& object, std::string where)

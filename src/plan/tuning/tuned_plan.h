@@ -12,8 +12,8 @@ namespace tilelace::plan {
 /// The factor between two sizes as a power of two: |log2(a / b)|.
 double size_factor(std::int64_t a, std::int64_t b);
 
-/// Distance of a row from a problem: the sum of |log2| of the ratios of m, n (of all weights) and
-/// k.
+/// Distance of a row from a problem: the sum of size_factor of m, of n (of all weights together)
+/// and of k.
 double tuning_distance(const Problem& row, const Problem& asked);
 
 /// Rows beyond this distance are no better than predictions (figures in docs/tuning.md).
@@ -22,13 +22,13 @@ inline constexpr double kFarthestRow = 0.25;
 /// Whether the table, or one chained to it, has a row of exactly this problem for this machine.
 bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 
-/// The plan of the problem's own row, in this table or one chained to it. If there is no such row:
-/// among the plans with the kind and tile of the nearest row, the best predicted one, where plans
-/// with the row's walk and split-k are preferred. The reason names the row. None if no row is near
-/// or no table is for this machine. The result is always one of the planner's own candidates.
+/// The plan of the problem's own row, in this table or one chained to it. Without such a row: of
+/// the plans with the nearest row's kind and tile, and if possible with its walk and split-k, the
+/// one predicted fastest. The reason names the row. None if no row is near or no table fits this
+/// machine. The result is always one of the planner's own candidates.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
 
-/// Why a table, and those chained to it, have no row for a call on this machine.
+/// Why a table, and the tables chained to it, have no row for a call on this machine.
 std::string why_not_tuned(const TuningTable&, const Machine&);
 
 /// The plan for GPU ranks: from the machine's table if no option is set and the table has a plan,

@@ -12,15 +12,15 @@ struct TilesChoice {
   std::string reason;
 };
 
-/// Distance of a row from a product: the sum of |log2| of the ratios of rows, experts, n and k.
+/// Distance of a row from a product: the sum of size_factor of rows, of experts, of n and of k.
 double tuning_distance(const GroupedProduct& row, const GroupedProduct& asked);
 
 /// Whether the table, or one chained to it, has a row of exactly this product for this machine.
 bool has_own_row(const TuningTable*, const GroupedProduct&, const Machine&);
 
 /// The tiles of the product's own row in the machine's tables, else of the nearest row within
-/// kFarthestRow, else those of grouped_tiling. The reason says which. They depend only on sizes and
-/// tables, so a captured call works for every routing.
+/// kFarthestRow, else those of grouped_tiling. The reason says which. The choice depends only on
+/// sizes and tables, so a captured call works for every routing.
 TilesChoice choose_tiles(const GroupedProduct&, const Machine&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A table of measured plans while its file is written (docs/tuning.md has its fields). Unknown
-// fields of rows in an earlier file are kept.
+// A table of measured plans that is being written (docs/tuning.md lists the file's fields). Rows
+// of an existing file keep fields that are unknown here.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -15,14 +15,14 @@ struct TunedTimes {
   double us = 0;            ///< time of the row's plan
   double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
   std::size_t plans = 0;    ///< number of timed plans
-  std::string commit = {};  ///< commit of the build
+  std::string commit = {};  ///< the build: its commit, or the library's version
 };
 
 class TuningDraft {
  public:
-  /// A table for these GPUs. `bytes`: an existing file, which is continued. If that is for other
-  /// GPUs or another set of kernels, it is replaced, and `note` says so. Errors: usage (not a
-  /// table).
+  /// A table for these GPUs. `bytes`: content of an existing file, whose rows the table keeps. If
+  /// that file is for other GPUs or another set of kernels, the table begins empty, and note() says
+  /// so. Errors: usage (not a table).
   TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes = "");
   TuningDraft(TuningDraft&&) noexcept;
   TuningDraft& operator=(TuningDraft&&) noexcept;
@@ -31,13 +31,13 @@ class TuningDraft {
   [[nodiscard]] const std::string& note() const { return note_; }
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] bool has(const Problem&) const;
-  /// Whether there is a row for the product with this build's kernels.
+  /// Whether there is a row for the product that was timed with this build's kernels.
   [[nodiscard]] bool has(const GroupedProduct&) const;
   /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, const TunedTimes&);
   /// Adds a row, or replaces the product's old row.
   void put(const GroupedProduct&, GroupedTiling, const TunedTimes&);
-  /// Adds the rows of another file for problems that this table lacks, and returns their number.
+  /// Adds another file's rows for problems that this table lacks, and returns how many it added.
   /// Errors: usage (not a table, or one for other GPUs or kernels).
   std::size_t merge(const std::string& other, const std::string& bytes);
   /// The text of the file, with one row per line.

@@ -30,7 +30,7 @@ struct TunedDevice {
   [[nodiscard]] bool fits(const Machine&) const;
 };
 
-/// Whether two memory rates, in GB/s, can be of the same kind of GPU; 0: unknown, which fits all.
+/// Whether one kind of GPU can have both memory rates (GB/s). An unknown rate, 0, fits any rate.
 bool same_memory(double gbps, double other_gbps);
 
 /// The device as text: "sm_90a with 132 multiprocessors and 4800 GB/s of memory".
@@ -60,25 +60,25 @@ class TuningTable {
   std::vector<TunedTiles> grouped = {};  ///< a row per product
   std::vector<std::string> notes;        ///< what was ignored in the file, and why
   std::uint64_t digest = 0;              ///< hash of the file's bytes
-  /// The next table; null: none. The nearest row of all is used, of equally near ones the first
-  /// table's.
+  /// The next table of the chain; null: none. The nearest row of all tables is used; of equally
+  /// near rows, that of the first table.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
-  /// Whether its times are valid for this machine; never if calls may use only a part of a GPU.
+  /// Whether the table's times are valid for this machine; never for a share of a GPU.
   [[nodiscard]] bool fits(const Machine& machine) const { return device.fits(machine); }
-  /// Hash of all chained tables, to be compared between ranks; 0: no table.
+  /// Hash of this table and all tables chained after it, to be compared between ranks.
   [[nodiscard]] std::uint64_t digest_of_all() const;
 };
 
 /// Version of this build's set of kernels. Times of another set are not valid.
 std::string kernel_set();
-/// The same for products grouped by expert; their rows contain it.
+/// The same for products grouped by expert. Each row of such a product contains the version.
 std::string grouped_kernel_set();
 
-/// The tiling of this name, if there is one.
+/// The tiling that has this name, if any.
 std::optional<GroupedTiling> tiling_named(std::string_view);
 
-/// Parses a file; `file` begins every error. Rows of another set of kernels or an unknown
+/// Parses a file's `bytes`; `file` begins every error. Rows of another set of kernels or an unknown
 /// architecture are left out, with a note. Errors: usage (no JSON, another schema, a missing or
 /// invalid field, a problem twice, an invalid plan). `machine`: if the table does not fit it, no
 /// row is read.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm on GPUs: the GEMM, how its rows are cut, and what moves them.
+// Plans of ag_gemm on GPUs: the GEMM, how its rows are cut, and what moves the rows.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@
 namespace tilelace::plan {
 
 struct AgGemmWay {
-  GemmPlan gemm;  ///< for the widest weight; path medium: for the largest shard
+  GemmPlan gemm;  ///< for the widest weight; path medium: and for the largest shard
   /// true ("whole"): tiles ignore the borders of shards, and own rows are staged, too. false ("by
   /// shard"): every shard has its own tiles; the own shard is read in place and comes first, the
   /// others follow in order of arrival.
@@ -22,12 +22,12 @@ struct AgGemmWay {
   /// kernel; `nccl`: NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag
-  /// By shard: how many shards are walked one after the other, the own one first. The remaining
-  /// ones are walked together, which reads the weight only once.
+  /// By shard: how many shards are walked one after the other, the own one first. The other shards
+  /// are walked together, so that the weight is read only once for all of them.
   int apart = 1;
-  /// By shard: after joins[i] tiles the i-th arriving shard joins the walk of the shards before it;
-  /// the columns that it missed come last. Empty: `apart` holds. Only for the first GEMM, after
-  /// which all rows have arrived.
+  /// By shard: after joins[i] tiles the i-th peer's shard to arrive (i from 0) joins the walk over
+  /// the earlier shards; the columns that it missed come last. Empty: see `apart`. Only for the
+  /// first GEMM of a call: later GEMMs find all rows here.
   std::vector<int> joins{};
   double predicted_us = 0;
   /// `unfused`: GEMMs begin when all rows have arrived. `medium`: one GEMM per shard, each of which
@@ -35,7 +35,7 @@ struct AgGemmWay {
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push only): rows are passed from rank to rank
 
-  /// Whether copies wait for flags between one another. Each such wait is a kernel.
+  /// Whether waits for flags come between copies. Each such wait is a kernel.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
   /// SMs that the GEMMs leave free for the kernels that move rows. Without a free SM such a kernel
   /// could not start while the GEMMs wait for it, and the call would never end
@@ -45,11 +45,11 @@ struct AgGemmWay {
 
 /// SMs that plans with relays leave free: each wait is a kernel of one warp.
 inline constexpr int kRelayMultiprocessors = 1;
-/// SMs that plans of transport nccl leave free: the most CTAs of its communicator.
+/// SMs that plans of transport nccl leave free: one for each CTA that NCCL's kernels may have.
 inline constexpr int kNcclMultiprocessors = 4;
 
-/// Whether clusters have at most two CTAs. A pair always starts together, so a GEMM is never half
-/// resident while it waits for a copy that needs one of its SMs.
+/// Whether clusters have at most two CTAs. On a device of its own such a GEMM is always resident as
+/// a whole. A GEMM that is only partly resident would hold up the copies that it waits for.
 constexpr bool fits_beside_copies(const GemmTile& tile) { return tile.cluster() <= 2; }
 
 /// The most chunks per shard that a slot has flags for.
@@ -64,10 +64,10 @@ std::size_t widest_product(const Problem&);
 
 /// All GEMMs of a call as one: weights are side by side, each beginning at a tile's first column.
 GemmProblem merged_product(const Problem&, const GemmTile&);
-/// Whether the plan runs all GEMMs as one kernel: it is whole, has few weights, and its tile allows
-/// it.
+/// Whether the plan runs all GEMMs as one kernel: if the plan is whole, weights are few, and the
+/// tile allows several (can_merge).
 bool is_merged(const Problem&, const AgGemmWay&);
-/// Time of the plan's GEMMs alone, one after the other or as one.
+/// Predicted time of the plan's GEMMs alone, one after the other or as one.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
 /// Number of tiles of the plan's first GEMM.
 int tiles_of(const AgGemmWay&, const Problem&);
@@ -77,13 +77,13 @@ int tiles_of(const AgGemmWay&, const Problem&);
 std::vector<AgGemmWay> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
 
 /// The same for transport nccl, which is only used when asked for: it needs libnccl and an NCCL
-/// communicator. None on a share of fewer than 20 SMs.
+/// communicator. None for fewer than 20 SMs (24 on a share).
 std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
 
 /// Path medium: the tiles of the shard that arrives as number `section`.
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);
 
-/// Time in which a problem's rows reach all ranks if nothing else runs.
+/// Predicted time until a problem's rows have reached all ranks, if nothing else runs.
 double gather_us(const Problem&, Transport, RouteKind, const Hardware&);
 
 }  // namespace tilelace::plan

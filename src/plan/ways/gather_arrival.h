@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts when rows of peers arrive, by transport, and how waiting for them delays a GEMM. For
-// plans of ag_gemm.
+// Predicts, for plans of ag_gemm, when the peers' rows arrive by each transport, and how much the
+// wait for rows delays a GEMM.
 #pragma once
 #include "plan/base/hardware.h"
 #include "schedule/rows.h"
@@ -8,7 +8,7 @@
 
 namespace tilelace::plan {
 
-/// Transport, route and chunks of the rows.
+/// How rows travel: transport, route and size of chunks.
 struct Travel {
   Transport transport = {};
   RouteKind route = RouteKind::mesh;

@@ -11,13 +11,13 @@
 
 namespace tilelace::plan {
 
-/// Partial sums go to owners; finished tiles go from owners to all.
+/// Ranks send partial sums of tiles to the tiles' owners, and owners send finished tiles to all.
 struct GemmArWay {
   GemmPlan gemm;
-  std::int64_t block_rows = 1;  ///< rows of each shard that are walked before any later ones
-  int lag = 1;                  ///< columns of tiles by which own tiles follow remote ones
+  std::int64_t block_rows = 1;  ///< rows of a shard in each block (schedule/share_order.h)
+  int lag = 1;                  ///< own tiles of a column come `lag` columns after its remote tiles
   double predicted_us = 0;
-  bool by_columns = false;  ///< true: an owner has columns of all rows (one block); false: rows
+  bool by_columns = false;  ///< true: owners have columns of all rows (one block); false: rows
 };
 
 /// Number of tiles. Each is computed by one worker (a cluster).
@@ -32,8 +32,8 @@ void require_gemm_ar(const Problem&);
 std::vector<GemmArWay> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
 /// If all tiles end at the same time: how long to hold back the partials of the second half of
-/// every owner's columns. The links then carry the first half first, and its results travel while
-/// the second half's partials arrive and are added.
+/// every owner's columns; else 0. Links then carry the first half's partials first, and the first
+/// half's results travel while the second half's partials arrive and are added.
 double gemm_ar_hold_us(const Problem&, const GemmArWay&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);

@@ -13,8 +13,8 @@ namespace tilelace::plan {
 /// Remote shards are computed first. Partials are stored directly into their owner's slot.
 struct GemmRsWay {
   GemmPlan gemm;
-  /// How remote shards are walked. 1: together, which reads the weight only once for all of them;
-  /// else one after the other.
+  /// 1: remote shards are walked together, so that the weight is read only once for all of them;
+  /// else they are walked one after the other.
   int apart = 1;
   double predicted_us = 0;
   bool pairs = false;  ///< the CTAs of a cluster have tiles of two shards
@@ -27,24 +27,24 @@ int tiles_of(const GemmRsWay&, const Problem&);
 /// gemm_rs, n or k not a multiple of 8, no rows).
 std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
 
-/// Rows of workers' tiles over all shards. Each shard has its own tiles; in pairs two shards share.
+/// Number of rows of workers' tiles: those of all shards or, with `pairs`, of all pairs of shards.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
 
 /// Bytes of a piece of a partial: eight values from each thread of a group.
 constexpr int kPartialPieceBytes = 2048;
 
-/// Parts of the partial of a worker's tile, each with a flag: one per math group that computes the
-/// tile. If groups take turns (pingpong), that is one group of each CTA.
+/// Number of parts, each with a flag, in the partial of a worker's tile: one per math group that
+/// computes the tile. If groups take turns (pingpong), one group of each CTA computes a tile.
 int given_parts(const GemmTile&);
 
 /// Bytes of all parts of a partial, each rounded up to whole pieces (kPartialPieceBytes).
 std::int64_t given_bytes(const GemmTile&);
 
-/// Whether one stage of operands in shared memory has room for the pieces of all peers that are
+/// Whether one stage of operands in shared memory has room for the pieces, from all peers, that are
 /// added at once.
 bool holds_terms(const GemmTile&, int ranks);
 
-/// Flags per slot: one per math group of each partial.
+/// Flags for partials per slot: one per part of each partial (given_parts).
 inline constexpr std::int64_t kMaxPartialFlags = 1 << 17;
 
 /// Whether a slot has flags for this many partials.

@@ -52,7 +52,7 @@ int roundings_of(HandWay, int ranks);
 
 /// Bytes per slot on each rank, enough for every method: own partials, then arriving ones.
 std::int64_t gemm_hand_staging_bytes(const Problem&);
-/// Method `copied`: bytes from the partial of one source to that of the next in the slot.
+/// Method `copied`: bytes from one source's partial to the next source's partial in a slot.
 std::int64_t copied_pitch(const Problem&);
 
 }  // namespace tilelace::plan

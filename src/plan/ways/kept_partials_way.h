@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs where ranks keep their partials: whole tiles are summed by the NVLink switch, or
-// by ranks that pull them. The GEMM, and what it needs in a slot.
+// Plans of gemm_ar on GPUs where ranks keep their partials: whole tiles are summed by the NVLink
+// switch, or by ranks that pull them. The GEMM, and the bytes and counts that its partials need.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,13 +10,13 @@
 
 namespace tilelace::plan {
 
-/// A rank stores its tiles in its own slot. Transport pull: in one-shot every rank sums each whole
-/// tile for itself; in two-shot each rank sums an equal part for all. Transport multimem: the
-/// switch sums such parts.
+/// A rank stores its tiles in its own slot. Transport pull, one-shot: every rank sums each whole
+/// tile for itself. Transport pull, two-shot: each rank sums an equal part of each tile for all
+/// ranks. Transport multimem: the same parts, summed by the switch.
 struct KeptPartialsWay {
   GemmPlan gemm;
-  /// If results are in memory that all ranks can reach, a call is two-shot, directly to them: on
-  /// two ranks that moves as much as one-shot, with half of the additions (decision 0017).
+  /// If all ranks can reach the results, even a one-shot plan runs two-shot and stores sums there:
+  /// on two ranks that moves as much as one-shot, with half of the additions (decision 0017).
   int shots = 2;
   bool by_switch = false;
   double predicted_us = 0;

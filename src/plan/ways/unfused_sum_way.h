@@ -16,18 +16,18 @@ namespace tilelace::plan {
 
 struct UnfusedSumWay {
   GemmPlan gemm;
-  /// `pull`: every rank reads what it needs, for gemm_ar all rows. `store` (gemm_ar): every rank
+  /// `pull`: every rank reads the rows that it needs (gemm_ar: all). `store` (gemm_ar): every rank
   /// reads its own rows and writes their sum to all peers, which takes less traffic and one more
   /// wait. `push`: a collective of the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: rows per flag
   double predicted_us = 0;
-  /// Transport push of gemm_ar: 1, one-shot: every rank sums all rows; 2, two-shot: each sums its
-  /// own and sends the sum to all. (Its chunks are the collective's, not chunk_rows.)
+  /// Transport push of gemm_ar: 1 (one-shot): every rank sums all rows; 2 (two-shot): each rank
+  /// sums its own rows and sends the sum to all. (Chunks are the collective's, not chunk_rows.)
   int shots = 1;
-  bool lines = false;  ///< transport push: true: as lines; false: as chunks
-  /// Who multiplies: 0: this library's kernel; N: cuBLASLt, by the N-th algorithm that it proposes,
-  /// or by the last. Its predicted time is made of that of this library's fastest kernel, `gemm`.
+  bool lines = false;  ///< transport push: data goes as lines (true) or chunks (false)
+  /// 0: this library's kernel multiplies. N: cuBLASLt does, by the N-th algorithm that it proposes,
+  /// or by the last if there are fewer; the prediction derives from this library's kernel, `gemm`.
   int cublas = 0;
 };
 
@@ -41,25 +41,25 @@ int tiles_of(const UnfusedSumWay&, const Problem&);
 /// (another op, too many ranks, n or k not a multiple of 8, no rows).
 std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem&, const GemmMachine& = {});
 
-/// Time of the sum if nothing else runs.
+/// Predicted time of the sum if nothing else runs.
 double reduce_us(const Problem&, const UnfusedSumWay&, const Hardware&);
 
-/// SMs that the plan's kernels may use.
+/// The most CTAs of the kernel that sums: one per SM that the GEMM uses.
 int reduce_ctas(const UnfusedSumWay&);
 
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
-/// For transport push: the collective's call, whose input is a rank's partial, and the collective's
-/// plan. The machine is the same for all ranks.
+/// For transport push: the collective's call, whose input is a rank's partial; and the collective's
+/// plan, for a machine that must be equal on all ranks.
 CollectiveCall pushed_sum(const Problem&, int rank);
 CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
 /// Bytes that a rank's partial takes in a slot. Pushed data follows it.
 std::int64_t partial_bytes(const Problem&);
 
-/// Needs per slot on each rank for calls of up to the problem's m: bytes of data, and bytes of
-/// words that carry their call's number.
+/// What calls of up to the problem's m rows need in a slot of each rank: bytes of data; and bytes
+/// of words that carry their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
 std::int64_t gemm_reduce_line_bytes(const Problem&);
 

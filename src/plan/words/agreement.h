@@ -11,13 +11,13 @@ namespace tilelace::plan {
 
 /// Properties of a call that are neither in the problem nor in the plan.
 struct CallKind {
-  bool collective = false;  ///< the call is only the op's collective
+  bool collective = false;  ///< the call is the op's collective without the GEMM
   std::uint64_t out = 0;    ///< GPU ranks: where peers can reach the result; 0: nowhere
 
   bool operator==(const CallKind&) const = default;
 };
 
-/// Eight bytes per number; lists and texts begin with their length. Predictions are left out.
+/// A call's bytes, without predictions: eight per number; lists and texts begin with their length.
 std::string call_bytes(const Problem&, const Plan&, const CallKind& = {});
 /// The bytes of the plan alone.
 std::string choice_bytes(const Plan&);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flags, called by fibers. `wide`: at system scope.
+// Operations on flags, called by fibers. `wide`: at system scope; else at device scope.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@ std::uint32_t load_acquire(const std::uint32_t* word, bool wide);
 std::uint64_t load_acquire(const std::uint64_t* word, bool wide);
 void store_release(std::uint32_t* word, std::uint32_t value, bool wide);
 void store_release(std::uint64_t* word, std::uint64_t value, bool wide);
-/// A word that orders nothing but itself.
+/// Relaxed accesses: they order no other memory.
 std::uint64_t load_relaxed(const std::uint64_t* word);
 void store_relaxed(std::uint64_t* word, std::uint64_t value);
 void add_release(std::uint32_t* word, std::uint32_t value, bool wide);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a chip does asynchronously to its threads: bulk copies and warpgroup products. Each happens
-// at a random time between the instruction and the end of the wait for it.
+// Bulk copies and warpgroup products, which a GPU executes asynchronously to its threads. Each
+// takes effect at a random time between its instruction and the end of the wait for it.
 #pragma once
 #include <cuda.h>
 
@@ -10,17 +10,17 @@
 
 namespace tilelace::emulated {
 
-/// Copies a box of a matrix to the same place in every CTA of the mask; completes on the same
-/// barrier in each.
+/// Copies a box of a matrix to shared address `to` of every CTA of the mask. In each of these CTAs
+/// the bytes arrive at `barrier`.
 void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
                  unsigned mask);
 void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z);
 void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier);
 
-/// `land` writes the data from shared memory to its destination.
+/// `land` gets the bytes that were read from shared memory and writes them to their destination.
 void bulk_store(std::uint32_t from, std::uint32_t bytes,
                 std::function<void(const std::byte*, const Asked&)> land);
-/// Waits until at most `most` groups of the thread's stores are not yet read (or not yet written).
+/// Waits until at most `most` groups of the thread's stores still have reads (or writes) to do.
 void await_stores(int most, bool read);
 
 /// The operands and the sums of a warpgroup's product, over 16 steps of k.
@@ -30,9 +30,9 @@ struct ProductTile {
 };
 void multiply(ProductTile& tile, int cols);
 
-/// Requests a product, by the running thread.
+/// Requests a product for the running thread.
 void ask_product(const Product& product);
-/// Notes that an operand of a warpgroup's i-th product, in rows of 128 bytes, is read.
+/// Records that a warpgroup's i-th product reads `operand`, which has `rows` rows of 128 bytes.
 void read_operand(Threads threads, std::size_t i, std::uint64_t operand, unsigned rows);
 void commit_products();
 void await_products(int most);
@@ -41,7 +41,7 @@ void load_shared(std::uint32_t from, void* to, std::uint32_t bytes);
 void store_shared(std::uint32_t to, const void* from, std::uint32_t bytes);
 void store_shared_least(std::uint32_t to, int value);
 void init_barrier(std::uint32_t at, int arrivals);
-/// Whether the phase has ended.
+/// Whether the phase of this parity has ended.
 bool test_barrier(std::uint32_t at, int parity);
 void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed);
 

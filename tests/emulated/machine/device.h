@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for what nvcc has built in, so that a host compiler can compile kernels. Every kernel
-// source includes this file first. The runtime's headers are included before __CUDACC__ is defined,
-// so that they see host code.
+// Replaces nvcc's built-ins, so that a host compiler can compile kernels. Every kernel source
+// includes this file first. This file includes the runtime's headers before it defines __CUDACC__,
+// so that they are compiled as in host code.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -16,9 +16,9 @@
 #include "machine/bulk.h"
 #include "machine/machine.h"
 
-/// For functions whose accesses count as the caller's. They must be inlined: ThreadSanitizer does
-/// not see a store to what a call returns, and if a function is not inlined, the linker may take a
-/// copy from a source that is not watched.
+/// For functions whose accesses count as the caller's. They must be inlined: ThreadSanitizer misses
+/// a store through a reference that a call returns, and of a function that is not inlined, the
+/// linker may keep the copy of a source that is compiled without ThreadSanitizer.
 #define TILELACE_WATCHED inline __attribute__((always_inline))
 /// For functions whose accesses are atomic, or are reported in another way.
 #define TILELACE_UNWATCHED __attribute__((no_sanitize("thread")))
@@ -84,10 +84,10 @@ Value value_of(std::uint64_t bits) {
   return v;
 }
 
-/// Waits until all lanes are here and returns the round that has their values. An exchange of
-/// values orders nothing.
+/// Waits until all lanes of the warp have called this. Returns the index into Warp::values at which
+/// their values are. Orders memory only if `orders`: an exchange of values does not.
 unsigned meet_warp(std::uint64_t value, bool orders = false);
-/// Returns whether `mine` is true for all threads. A thread that does not stay returns at once.
+/// A barrier of `threads` threads. Returns whether `mine` is true for all. !stays: only arrives.
 bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
 bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {
@@ -155,7 +155,7 @@ struct LaunchAt {
   }
 };
 
-/// The same for a kernel whose threads do not wait for each other.
+/// As LaunchAt, for a kernel whose threads do not wait for each other.
 struct PlainLaunchAt {
   dim3 grid, block;
   std::size_t shared = 0;
@@ -202,7 +202,7 @@ inline int __all_sync(unsigned /*mask*/, int mine) {
     if ((w.mask[side] >> lane & 1U) != 0 && w.values[side][lane] == 0) return 0;
   return 1;
 }
-/// A mask of the lanes that are here and whose value holds.
+/// The mask of the lanes that are here and whose value satisfies `holds`.
 template <class Holds>
 unsigned lanes_that(std::uint64_t value, const Holds& holds) {
   using namespace tilelace::emulated;

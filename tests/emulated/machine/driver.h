@@ -21,13 +21,13 @@ Memory find_memory(const void* p);
 /// An attribute by its number, which is the same for driver and runtime.
 int device_attribute(int attribute);
 
-/// A function of the driver by its name; null: not emulated.
+/// The emulated driver function of this name; null if it is not emulated.
 void* driver_function(const char* name);
 
-/// What cuTensorMapEncodeTiled leaves in a CUtensorMap.
+/// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap.
 struct TensorMap {
   std::byte* data;
-  std::size_t extents[3], strides[3];  ///< in elements; in bytes, strides[0]: an element's size
+  std::size_t extents[3], strides[3];  ///< elements; bytes (strides[0]: size of an element)
   unsigned box[3];
   int dims;
   bool swizzled;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emulates GPUs on the cores of this machine. Every thread of a kernel is a fiber. One thread of
-// the process, the machine, runs pieces of the fibers in random order. It also runs all that a chip
-// does asynchronously (bulk copies, products, copies and kernels of other streams), each at a
-// random time that the program allows. So errors from missing waits appear here, too, sooner or
-// later. Memory is as strict as the host's, so missing fences do not show.
+// Emulates GPUs on the host's cores. Every thread of a kernel is a fiber. One host thread, the
+// machine, switches between the fibers in random order. It also performs what a GPU does
+// asynchronously (bulk copies, products, copies and kernels of other streams), each at a random
+// time that the program allows. A missing wait therefore shows sooner or later. A missing fence
+// does not, because memory is ordered as strongly as the host's (but see machine/order.h).
 #pragma once
 #include <array>
 #include <atomic>
@@ -39,11 +39,11 @@ using Waiters = std::vector<Fiber*>;
 /// A meeting of threads: a named barrier of a CTA, or the barrier of a cluster.
 struct Meeting {
   int here = 0;
-  bool all = true, kept = true;  ///< all that are here say true; all of the last meeting did
+  bool all = true, kept = true;  ///< whether all votes are true: of this meeting; of the last
   unsigned round = 0;
   Waiters waiters;
-  std::vector<Knower*> came;  ///< those that came and stay
-  Given left;                 ///< knowledge from those that do not stay
+  std::vector<Knower*> came;  ///< threads that came and wait
+  Given left;                 ///< knowledge of threads that came and did not wait
 };
 
 /// A warp, whose lanes exchange values.
@@ -62,14 +62,14 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
-  Given gathered, passed;  ///< knowledge of this phase; of the previous phase
+  Given gathered, passed;  ///< knowledge given in this phase; in the previous phase
   Arrivals others;         ///< arrivals from other CTAs
 };
 
 /// A group of a thread's bulk stores.
 struct BulkGroup {
   int reads = 0, writes = 0;
-  std::uint32_t sent = 0, stored = 0;  ///< steps of the last store
+  std::uint32_t sent = 0, stored = 0;  ///< steps of the last store: its read; its write
 };
 
 /// The threads of a warpgroup.
@@ -80,7 +80,7 @@ struct Product {
   float* d = nullptr;
   std::uint64_t a = 0, b = 0;
   bool keep = false;
-  /// Computes, for all threads, the i-th product of their oldest group.
+  /// Computes the i-th product of the oldest group, for all threads of the warpgroup.
   void (*run)(Threads, std::size_t i) = nullptr;
 };
 
@@ -93,13 +93,13 @@ struct Fiber {
   std::deque<std::vector<Product>> products{1};  ///< groups not yet computed; the last is open
   std::uint64_t committed = 0, multiplied = 0;   ///< number of groups committed, and computed
   std::list<BulkGroup> groups{1};                ///< groups of bulk stores; the last one is open
-  Waiters waiters;                               ///< this fiber, when it waits for its bulk stores
+  Waiters waiters;                               ///< this fiber, while it waits for its bulk stores
   Knower knower;
-  Actor loads, sends, stores;               ///< bulk copies; `sends` are the reads of stores
-  Actor products_of;                        ///< only in a warpgroup's first thread: its products
-  std::vector<std::uint32_t> multiplies;    ///< steps of these products, by group
-  std::deque<std::vector<Asked>> asked{1};  ///< like `products`; only in a warpgroup's first thread
-  std::pair<const void*, int> wanted;       ///< wanted rows of a tensor map: up to this
+  Actor loads, sends, stores;               ///< its bulk copies; `sends`: the reads of stores
+  Actor products_of;                        ///< the warpgroup's products; only in its first thread
+  std::vector<std::uint32_t> multiplies;    ///< step of each group's last product
+  std::deque<std::vector<Asked>> asked{1};  ///< requests of `products`; only in the first thread
+  std::pair<const void*, int> wanted;       ///< a tensor map, and where its wanted rows end
   const char* where = "";
 };
 
@@ -109,10 +109,10 @@ struct Op;
 struct Launch {
   Index3 grid{1, 1, 1}, block{1, 1, 1};
   int cluster = 1;
-  std::size_t shared = 0;  ///< dynamic bytes of each CTA, in addition to declared ones
+  std::size_t shared = 0;  ///< dynamic shared bytes of each CTA
   std::function<void()> body;
   int placed = 0, left = 0,
-      triggered = 0;  ///< CTAs: placed; not ended; that let the next kernel start
+      triggered = 0;  ///< CTAs: placed; not yet ended; that have let the next kernel start
   Waiters waiters;    ///< fibers that wait for the previous kernel
 };
 
@@ -132,7 +132,7 @@ struct Cta {
   std::map<const void*, std::size_t> declared;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
-  std::array<Waiters, 8> warpgroups;  ///< threads of each warpgroup that request a product together
+  std::array<Waiters, 8> warpgroups;  ///< by warpgroup: threads that wait until all have committed
   std::array<Meeting, 16> barriers;
   std::unordered_map<std::uint32_t, Mbarrier> mbarriers;
   int threads = 0, under_way = 0;  ///< threads that have not ended; bulk operations in flight
@@ -141,17 +141,17 @@ struct Cta {
   [[nodiscard]] std::byte* at(std::uint32_t shared) const { return memory + shared; }
 };
 
-/// An operation of a stream or a graph. It runs once all of `after` are done, and `early` is done
-/// or lets it start.
+/// An operation of a stream or a graph. It starts once all of `after` are done; for `early`, one of
+/// them, it is enough to have let the next kernel start.
 struct Op {
   int device = 0;
   std::vector<std::shared_ptr<Op>> after;
   std::shared_ptr<Op> early;
-  std::function<void()> action;    ///< if set: runs at once
-  std::unique_ptr<Launch> launch;  ///< if not: a kernel
+  std::function<void()> action;    ///< if set: what the operation does, in one step
+  std::unique_ptr<Launch> launch;  ///< else: the kernel to run
   bool started = false, done = false;
   std::shared_ptr<const Clocks> host;  ///< what the host knew when it enqueued the operation
-  Clocks begin, end;                   ///< what has ended when it begins, and when it ends
+  Clocks begin, end;                   ///< what has ended when the operation begins; ends
 
   [[nodiscard]] bool has_triggered() const;
 };
@@ -206,17 +206,17 @@ class Machine {
   }
   /// Lets other fibers run.
   void yield();
-  /// Waits until the list is woken. The caller then checks its condition again.
+  /// Waits in `list` until wake(list). The caller must then check its condition again.
   void park(Waiters& list, const char* where);
   void wake(Waiters& list);
   /// Runs a task at a random later time, for the CTA that requested it.
   void later(Cta* cta, std::function<void()> task);
   void arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes);
-  /// Notes an access to the barrier, which must exist.
+  /// Records a read of the barrier, which must come after the barrier's initialisation.
   void look_at(Cta& cta, std::uint32_t barrier);
-  /// Notes an arrival for another CTA of the cluster, which must not end before it.
+  /// Records an arrival at a barrier of another CTA, which must not end before the arrival.
   void remember_arrival(Cta& cta, std::uint32_t barrier);
-  /// Bytes of a bulk copy have arrived.
+  /// Called when bytes of a bulk copy have arrived.
   void arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy);
   void trigger(Cta& cta);
   /// Called when all lanes of the warp are here.
@@ -279,7 +279,7 @@ class Machine {
 std::byte* dynamic_shared();
 std::byte* declared_shared(const void* key, std::size_t bytes, std::size_t alignment);
 
-/// Calls a kernel by its address, as the runtime launches kernels.
+/// Calls the kernel at this address with the parameters at `params`; for cudaLaunchKernelExC.
 using Call = void (*)(const void* kernel, const void* params);
 const void* add_kernel(const void* kernel, std::size_t bytes, Call call);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks what a program's flags, barriers and fences guarantee, not only what happened in this run.
-// An actor that reads or writes device memory or shared memory must know that others' accesses to
-// it have ended. Knowledge passes from a release to the acquire that sees it, through barriers, and
+// An actor that accesses memory (device or shared) must know that conflicting accesses have ended.
+// Knowledge passes from a release to the acquire that sees it, through barriers, and
 // from kernel to kernel, as in the memory model of PTX. It passes to bulk copies and products only
 // through a proxy fence. TILELACE_EMULATED_ORDER=1 turns the check on: the first unordered access
 // ends the process (or counts against the site that was disabled: machine/sites.h).
 //
 // Actors are lanes, the bulk copies of a thread (reads and writes separately), the products of a
-// warpgroup, and operations of streams. The host counts as one thread: what one rank's host thread
-// has seen, all know.
+// warpgroup, and operations of streams. All host threads count as one: what one of them has seen to
+// end, all know.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace tilelace::emulated {
 
-/// An actor and its step. It is a lane of a group of 32: of a warp, or alone in its group. Number
-/// 0: none yet.
+/// An actor and its step. Numbers come in groups of 32: the lanes of a warp share a group, every
+/// other actor has a group to itself. Number 0: no actor yet.
 struct Actor {
   unsigned number = 0;  ///< 32 * group + lane
   std::uint32_t step = 0;
@@ -29,7 +29,7 @@ struct Actor {
 /// The last step of each actor, by the actor's number.
 using Arrivals = std::map<unsigned, Actor>;
 
-/// The steps of each actor that are known to have ended. Copies share them until one changes.
+/// For each actor, the last step that is known to have ended. Copy on write.
 class Clocks {
  public:
   void join(const Clocks& other);
@@ -40,8 +40,8 @@ class Clocks {
 
  private:
   struct Ended {
-    std::vector<std::uint32_t> steps;  ///< by group: steps that hold for all its lanes
-    std::vector<Actor> lanes;          ///< lanes of which more is known, by number
+    std::vector<std::uint32_t> steps;  ///< by group: the step known of all its lanes
+    std::vector<Actor> lanes;          ///< lanes of which a later step is known, sorted
 
     [[nodiscard]] bool knows(Actor actor) const {
       return all(actor.number) >= actor.step || (!lanes.empty() && knows_lane(actor));
@@ -55,11 +55,11 @@ class Clocks {
   };
   Ended& own();
 
-  std::shared_ptr<Ended> ended_;  ///< null: none
+  std::shared_ptr<Ended> ended_;  ///< null: no step is known
 };
 
-/// What has ended, as known to threads, and to asynchronous operations on device memory and on
-/// shared memory.
+/// What has ended, as known to threads, to asynchronous operations on device memory (`copies`), and
+/// to asynchronous operations on shared memory (`shared`).
 struct Known {
   Clocks threads, copies, shared;
 
@@ -71,25 +71,25 @@ struct Known {
 };
 using Knowledge = std::shared_ptr<const Known>;
 
-/// Lanes that share a group of numbers. `top`: the largest step of any.
+/// Lanes that share a group of numbers. `top`: the largest step of any lane.
 struct Lanes {
   unsigned group = 0;
   std::uint32_t top = 0;
   int live = 0;
 };
 
-/// A lane, or an operation of a stream.
+/// An actor that gains knowledge: a lane, or an operation of a stream.
 struct Knower {
   Actor self;
   Lanes* lanes = nullptr;
   Knowledge known;
-  /// Its own accesses up to these steps are fenced, for Known::copies and Known::shared.
+  /// The knower's accesses up to these steps are fenced: for Known::copies; for Known::shared.
   std::uint32_t copies = 0, shared = 0;
-  std::uint64_t taken = 0;  ///< Given::version that it took last
-  int away = 0;             ///< depth of calls from disabled sites (machine/sites.h)
+  std::uint64_t taken = 0;  ///< Given::version that the knower took last
+  int away = 0;             ///< nested calls from disabled sites (machine/sites.h)
 };
 
-/// The knowledge given at a place, by several actors in sequence.
+/// The knowledge that actors have left at a flag or barrier, one after the other.
 struct Given {
   std::shared_ptr<Known> known;
   Knowledge last;  ///< what was added last
@@ -99,7 +99,7 @@ struct Given {
 /// A requested asynchronous operation, and what it may rely on. Empty if the check is off.
 struct Asked {
   Actor by, thread;                      ///< the operation; the thread that requested it
-  std::uint32_t copies = 0, shared = 0;  ///< the requesting thread's, as in Knower
+  std::uint32_t copies = 0, shared = 0;  ///< Knower's, of the requesting thread
   Knowledge knows;
   const void* where = nullptr;
 };
@@ -113,24 +113,24 @@ void begin(Lanes& lanes, const std::string& name, int count);
 void begin(Knower& who, Lanes& lanes, int lane, Knowledge knows);
 void end(Lanes& lanes);
 void end(Actor& copies);
-/// A kernel or a copy ends: adds what it knew, and all that its lanes did, to `over`.
+/// Called when a kernel or a copy ends: adds what its lanes knew and did to `over`.
 void leave(const std::vector<const Knower*>& lanes, Clocks& over);
 
-/// The first time, begins an asynchronous operation as `begin` does; later, its next step.
+/// Begins the next step of `copies`, for a new operation. The first call makes this actor.
 Asked ask(Actor& copies, Knower& thread, const char* name, const void* where);
 
-/// Gives what the knower knows, but not what it does later, to those that meet it at a place.
+/// Adds what `from` knows and has done so far to `to`, as a release does.
 void give(Knower& from, Given& to);
 void give(Actor copy, Given& to);
 void take(Knower& to, const Given& from);
-/// Takes the knowledge of a kernel that has ended, for threads and for bulk copies.
+/// Takes `over`, the knowledge of a kernel that has ended, for threads and for bulk copies.
 void take(Knower& to, const Clocks& over);
-/// Lanes that wait for each other exchange knowledge. `to` has that of lanes that did not wait.
+/// Lanes that wait for each other learn what all of them know, and what others have left in `to`.
 void meet(const std::vector<Knower*>& all, Given& to);
-/// A thread has waited for a copy, so it knows the copy has ended. If `shared`, its next operations
-/// on shared memory know, too.
+/// Called when a thread has waited for a copy: it knows that the copy has ended. If `shared`, so do
+/// asynchronous operations on shared memory that it requests from now on.
 void know(Knower& who, Actor copy, bool shared);
-/// Operations that `who` requests from now on, on device or on shared memory, know what it knows.
+/// Proxy fences: later async operations of `who` on device (shared) memory know what `who` knows.
 void fence_copies(Knower& who);
 void fence_shared(Knower& who);
 
@@ -146,14 +146,14 @@ enum class Access : std::uint8_t { read, write, add };
 void touch(Knower& who, Access access, const void* p, std::size_t bytes, const void* where);
 void touch(const Asked& copy, Access access, const void* p, std::size_t bytes);
 
-/// A CTA ends: no operation on its memory may be in flight. `all`: what its lanes know together.
+/// Called when a CTA ends: no access to its memory may be in flight. `all`: what its lanes know.
 void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes);
-/// The same for one word, checked against every other actor's last arrival there; a cell keeps only
-/// the last write and two reads.
+/// The same for a barrier at which other CTAs arrived: checks each one's last arrival, since the
+/// recorded history of a word has only the last write and two reads.
 void touch_end(const Clocks& all, Actor self, const void* p, const Arrivals& others);
 
-/// Memory and its history of accesses. If it is mapped at several places, it is still one
-/// object. Addresses and lengths are multiples of kRegionUnit.
+/// Memory whose accesses are recorded. Memory that is mapped at several addresses is one object.
+/// Addresses and lengths are multiples of kRegionUnit.
 constexpr std::size_t kRegionUnit = 1 << 16;
 struct Mapped {
   std::uint64_t object = 0;  ///< number of the object; 0: a new one

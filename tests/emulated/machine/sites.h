@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sites: places in kernels that order memory (tools/fence_sites.py lists them). A site can be
-// disabled to test whether it is needed: it still does its work and waits, but guarantees nothing,
-// so the check finds accesses that only this site had ordered.
+// disabled to test whether it is needed: it still does its work and waits, but passes on no
+// knowledge, so the check (machine/order.h) finds accesses that only this site had ordered.
 // TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 disables a site for the whole run. With
 // TILELACE_EMULATED_SITES=FILE each site that is reached is disabled in turn, until the check
-// notices it or the devices are idle; then earlier accesses are forgotten. The file says how often
-// a site was reached and disabled, and whether that was noticed.
+// notices that, 32 kernels have ended, or the devices became idle and had not reached it; then
+// accesses are forgotten. The file says how often each site was reached, disabled and noticed.
 #pragma once
 
 namespace tilelace::emulated {
 
 struct Fiber;
 
-/// Lives as long as a call from a site; translate.py inserts these objects.
+/// An object that lives as long as a call from a site; translate.py inserts it.
 class Site {
  public:
   explicit Site(const char* name);
@@ -25,12 +25,12 @@ class Site {
 };
 
 namespace sites {
-/// Called for an unordered access. Returns whether a disabled site explains it, and then notes
-/// that.
+/// Called for an unordered access. Returns whether a disabled site explains the access; if so, the
+/// site counts as noticed.
 bool notice();
 void end_kernel();
-/// Whether it is the next site's turn; then the caller must forget all accesses. `idle`: the
-/// devices are idle.
+/// Disables the next site if it is time. Returns whether the caller must then forget all accesses.
+/// `idle`: the devices are idle.
 bool advance(bool idle);
 }  // namespace sites
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file that tools/generate_wgmma.py makes, for emulated GPUs.
+// Replaces the file that tools/generate_wgmma.py generates, for emulated GPUs.
 #pragma once
 #include <cstdint>
 
@@ -48,7 +48,7 @@ struct Wgmma {
     }
   }
 
-  /// Adds one thread's part: of every eight columns two in `row` and two in row + 8.
+  /// Adds one thread's part: in every eight columns, two elements of `row` and two of row + 8.
   TILELACE_UNWATCHED static void add(const Tile& tile, const emulated::Product& p, unsigned row,
                                      unsigned col) {
     for (unsigned c = 0; c < N / 8; ++c)

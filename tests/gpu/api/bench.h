@@ -16,12 +16,12 @@ struct Bench {
   Bench(Member& m, const Problem& problem) : member(m), tensors(m, problem, true) {
     tensors.prepare();
   }
-  /// Makes a call that must be right.
+  /// Makes a correct call and checks its results.
   Finding works(const std::string& after) {
     const Finding f = tensors.one_call(++seed);
     return f.empty() ? f : fmt::format("a call after {}: {}", after, f);
   }
-  /// Every rank makes the same wrong call and must get the same error; ranks must stay in step.
+  /// All ranks make the same wrong call and must get the same error. Then a correct call must work.
   Finding wrong(const std::string& what, const std::string& text,
                 const std::function<void(Args&, PlanOptions&)>& spoil) {
     Args args = tensors.args();
@@ -39,8 +39,8 @@ struct Bench {
 
 /// Ranks make different calls. All must get a usage error, write nothing, and refuse later calls.
 Finding disagrees(Member& member, const CallOperands& t, const std::function<void()>& call);
-/// The first rank does not come. The others must get a timeout in time, write nothing, and refuse
-/// later calls.
+/// Rank 0 does not make the call. The others must get an error in time (timeout or peer), write
+/// nothing, and refuse later calls.
 Finding misses_a_rank(Member& member, CallOperands& t, double bound_s,
                       const PlanOptions& options = {});
 

@@ -9,14 +9,14 @@ namespace tilelace::gpu_test {
 
 struct Check {
   std::string name;
-  double timeout_s = 20;  ///< option of its communicators
+  double timeout_s = 20;  ///< option of the check's communicators
   bool needs_peers = false;
   Body body;
   bool launched = false;  ///< whether ranks may also be processes
-  int max_workers = 0;    ///< option of its communicators
+  int max_workers = 0;    ///< option of the check's communicators
 };
 
-/// Checks of shapes, both paths, parts of calls alone, and buffers.
+/// Checks of ag_gemm: shapes, paths, the product or the gather alone, and buffers.
 std::vector<Check> result_checks();
 /// Checks of gemm_rs and gemm_ar, and of all ops in turn.
 std::vector<Check> sum_checks();
@@ -28,11 +28,11 @@ std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
 /// Checks of transport nccl.
 std::vector<Check> nccl_checks();
-/// Why NCCL cannot be used here, as an error says it; empty if it can.
+/// Why NCCL cannot be used here, as the error text says it; empty if it can.
 std::string nccl_obstacle();
 /// Checks of communicators with a share of a device.
 std::vector<Check> share_checks();
-/// Checks of ranks that do not come, and of abort.
+/// Checks of calls that a rank does not make, and of abort.
 std::vector<Check> fault_checks();
 
 }  // namespace tilelace::gpu_test

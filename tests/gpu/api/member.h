@@ -41,7 +41,7 @@ std::optional<Error> thrown(const std::function<void()>& call);
 Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
                      const std::function<void()>& call);
 
-/// Buffers as users make them. Collective if peers can reach the results.
+/// Allocates tensors as users do. `reachable`: results in symmetric memory; then collective.
 class Buffers {
  protected:
   Buffers(Member& member, bool reachable);
@@ -66,7 +66,7 @@ class CallOperands : Buffers, public test::Operands {
   /// Prepares calls with these options and nothing else. Collective.
   void prepare(const std::vector<PlanOptions>& options = {PlanOptions{}}) const;
   virtual void call(const PlanOptions& options = {}) const = 0;
-  /// Makes `count` calls, each with new inputs, and returns what is wrong with the first wrong one.
+  /// Makes `count` calls, each with new inputs, and returns the first finding.
   Finding calls(std::uint64_t count, const PlanOptions& options = {});
   Finding one_call(std::uint64_t seed, const PlanOptions& options = {});
 
@@ -91,7 +91,7 @@ class Tensors : public CallOperands {
 /// The problem of an ag_gemm of these sizes, in bf16.
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k);
 PlanOptions path_of(Path path);
-/// Rows of unequal shards: the last rank has none, the first has most.
+/// Rows of unequal shards: the last rank has none, the first has the most.
 std::vector<std::int64_t> uneven_rows(std::int64_t m, int ranks);
 
 }  // namespace tilelace::gpu_test

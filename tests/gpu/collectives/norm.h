@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_norm on GPUs: checks random calls bit by bit, and times it beside all_reduce.
+// all_reduce_norm on GPUs: checks random calls bit by bit, and compares its time with all_reduce's.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@ namespace tilelace::gpu_test {
 struct NormCaller {
   int rank, ranks;
   cudaStream_t stream;
-  std::function<void()> meet;  ///< meets all ranks; nothing is allocated until the call ends
+  std::function<void()> meet;  ///< barrier of all ranks; no rank may allocate until the call ends
   std::function<void(const AllReduceNormArgs&, const CollectiveOptions&)> enqueue;
   std::function<void()> finish;
 };

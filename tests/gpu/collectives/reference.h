@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reference for collectives, bit for bit, by loops over elements; and random calls.
+// Computes the exact bits of collectives' results by loops over elements, and draws random calls.
 #pragma once
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +20,7 @@ namespace tilelace::gpu_test {
 
 using Bytes = std::vector<std::byte>;
 
-/// One call, for all ranks.
+/// The parameters of one call, equal on all ranks.
 struct CollectiveCase {
   Collective collective{};
   Item item{};
@@ -29,7 +29,7 @@ struct CollectiveCase {
   std::uint64_t seed = 0;
   std::vector<std::int64_t> counts;  ///< as CollectiveArgs::counts
   std::vector<std::vector<std::int64_t>>
-      matrix;  ///< all_to_all: elements by sender, receiver; or empty
+      matrix;  ///< all_to_all: elements [sender][receiver]; empty: all equal
   CollectiveOptions options;
   bool in_place = false;
   int in_off = 0, out_off = 0;  ///< elements by which tensors are off 16-byte alignment
@@ -213,7 +213,7 @@ class RandomCases {
     if (c.options.lines == true && listed) c.options.lines.reset();
     if (row_of(c.collective).shares && below(2) == 0) c.options.shots = 1 + below(2);
     if (below(3) == 0) c.options.workers = 1 + below(5);
-    // Lines of few workers have little room.
+    // Few workers have little staging for lines.
     if (c.options.workers && c.options.lines == true &&
         c.counts[0] * 8 > plan::kMostChunk * schedule::kUnitBytes)
       c.options.lines = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs and checks of the GEMM, made on the device: no matrix is copied to the host.
+// Makes inputs of a GEMM and checks its results on the device: no matrix is copied to the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -10,33 +10,33 @@
 namespace tilelace::test {
 
 /// Fills with {-1, 0, 1}, at most `per_row` non-zeros in a row of `cols`, hashed from seed and
-/// place. `data` is row `first_row` of a larger matrix, equal on every device. Seeds should not be
-/// close.
+/// place. `data` begins at row `first_row` of a larger matrix, whose values are equal on every
+/// device. Seeds should not be close to each other.
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
                  std::uint64_t seed, cudaStream_t, std::int64_t first_row = 0);
 
-/// Fills with normal_value(); `data` is element `first` of a larger tensor.
+/// Fills with normal_value(); `data` begins at element `first` of a larger tensor.
 void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cudaStream_t,
                  std::size_t first = 0);
 
 /// Fills with the bit pattern of NaNs.
 void poison(void* data, std::size_t bytes, cudaStream_t);
 
-/// Compares out with a product in fp64: all of it, or `samples` hashed places. An element may be
-/// off by u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope), with `exact` by 0. With
-/// several parts, each rounding of a part adds u of the part. In a gated problem this bounds gate
-/// and up, and the result by both. `skip_k`: leaves the first k of each part out of the reference
-/// (to test the test).
+/// Compares `out` with a product in fp64: all elements, or `samples` hashed ones (0: all). Bound of
+/// an element's error: u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); `exact`: 0.
+/// Each rounding of a part adds u times the part. A gated result's bound follows from the bounds of
+/// gate and up. `skip_k`: leaves the first k of each part out of the reference (to test the
+/// test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
 /// Writes the expected results, dense, to `out`; sums must be exact.
 void make_expected(const Judged&, void* out, cudaStream_t);
 
-/// Size of the words that are compared bit by bit: that of GPUs' elements.
+/// Size of the words that are compared bit by bit: one element of bf16 or fp16.
 inline constexpr std::size_t kWordBytes = sizeof(std::uint16_t);
 Difference compare(const void* got, const void* expected, std::size_t words, cudaStream_t);
 
-/// The number of these bytes that are not poison.
+/// Counts the bytes of `data` that are not kPoison.
 std::uint64_t count_unpoisoned(const void* data, std::size_t bytes, cudaStream_t);
 
 }  // namespace tilelace::test

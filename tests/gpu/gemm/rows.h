@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the tables: the per-rank GEMMs of three models, for both sides of the tensor-parallel
-// MLP.
+// The rows of the GEMM benchmark's tables: one rank's GEMMs of three models, for both sides of the
+// tensor-parallel MLP.
 #pragma once
 #include <algorithm>
 #include <cstdint>

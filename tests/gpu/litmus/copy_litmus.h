@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Litmus of the default transport: a copy engine sends data, then a flag by a second copy of the
-// same stream. Kernels that fill every SM of the peer poll for the flag. Read by nvcc and the host.
+// Litmus of the default transport: a copy engine sends data, then the flag, as two copies in one
+// stream. The peer polls for the flag by a kernel on every SM. Compiled by nvcc and for the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -30,7 +30,7 @@ cudaError_t prepare_copy_litmus();
 cudaError_t enqueue_copy_reset(const CopyLitmus& l, std::uint32_t epoch, cudaStream_t stream);
 /// Writes the next call's shard to the input.
 cudaError_t enqueue_copy_fill(const CopyLitmus& l, cudaStream_t stream);
-/// One CTA per SM waits for all chunks of the call and checks every word.
+/// `ctas` CTAs, one per SM, each wait for all chunks of the call; together they check every word.
 cudaError_t enqueue_copy_consume(const CopyLitmus& l, int ctas, cudaStream_t stream);
 
 }  // namespace tilelace::gpu_test

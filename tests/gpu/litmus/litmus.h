@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One litmus: every rank sends changing data to every peer, in rotated order, and checks its peers'
-// data: in many rounds of one kernel, two slots, with epochs that wrap. Read by nvcc and the host.
+// One litmus: in each round of a kernel, every rank sends new data to every peer, in rotated order,
+// and checks its peers' data. Two slots; epochs wrap. Compiled by nvcc and for the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -22,14 +22,14 @@ enum class Payload : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
 /// The part of the protocol that is left out.
 enum class Mutant : std::uint8_t {
   none,
-  flag_first,      ///< the signal before the data
-  read_wait,       ///< wait_group.read instead of wait_group before the signal
+  flag_first,      ///< signals before the data is sent
+  read_wait,       ///< waits by wait_group.read instead of wait_group before it signals
   no_bulk_wait,    ///< no wait for bulk stores at all
-  relaxed_signal,  ///< the flag without release
+  relaxed_signal,  ///< raises the flag without release
   no_barrier,      ///< one thread signals, without a barrier after the others' stores
-  relaxed_wait,    ///< the flag without acquire
+  relaxed_wait,    ///< waits for the flag without acquire
   no_proxy_fence,  ///< acquire, then TMA without fence.proxy.async
-  no_fill_fence    ///< threads write, TMA of the same kernel loads it without the fence
+  no_fill_fence    ///< no proxy fence between threads' writes and the TMA's loads of them
 };
 
 struct LitmusResult {
@@ -58,7 +58,7 @@ struct Litmus {
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
   std::uint32_t bytes = 0;  ///< bytes of a transfer, a multiple of 16
-  std::uint32_t first = 0;  ///< epochs of rounds begin after this one
+  std::uint32_t first = 0;  ///< the epoch before the first round's
   std::uint32_t rounds = 0;
   std::uint32_t delay_mask = 0;  ///< mask of random naps, in ns; 0: no naps
   Send send = Send::threads;

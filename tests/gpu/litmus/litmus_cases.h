@@ -48,7 +48,7 @@ struct LitmusRow {
 
 [[nodiscard]] bool selected(const LitmusOptions& options, const std::string& name);
 
-/// Collective. Rank 0 gets the rows; the result is empty on other ranks.
+/// Collective. Every rank gets the rows; only rank 0 writes them to `json`.
 std::vector<LitmusRow> run_litmus_cases(Rank& rank, const LitmusOptions& options, JsonLines& json);
 std::vector<LitmusRow> run_copy_litmus(Rank& rank, const LitmusOptions& options, JsonLines& json);
 

@@ -12,7 +12,7 @@ using cuda::Crew;
 using cuda::Landing;
 using cuda::WaitPlace;
 
-/// The flags of mutants: the same words without release and acquire.
+/// Mutants' accesses to flags: relaxed instead of release and acquire.
 struct RelaxedAtomics : comm::CudaAtomics {
   using comm::CudaAtomics::load_acquire;
   static __device__ std::uint32_t load_acquire(const std::uint32_t* word) {
@@ -32,7 +32,7 @@ __device__ inline void raise_flag(const Litmus& l, comm::Flag* flag, std::uint32
     cuda::signal(flag, epoch);
 }
 
-/// By a whole CTA: thread 0 waits as the reader (or, `bulk`, the writer) must.
+/// Called by a whole CTA. `bulk`: bulk copies use the data next. `mutable_here`: mutants apply.
 __device__ inline bool await(const Litmus& l, const WaitPlace& place, const comm::Flag* flag,
                              std::uint32_t epoch, bool bulk, bool mutable_here) {
   comm::WaitStatus status = comm::WaitStatus::reached;
@@ -78,7 +78,7 @@ __device__ inline void send(const Litmus& l, cuda::BulkRing<kRingDepth>& ring, s
   }
 }
 
-/// All that is needed between the data and the flag, and then the flag.
+/// Orders the data before the flag, then raises the flag. Mutants leave out a step.
 __device__ inline void publish_sent(const Litmus& l, comm::Flag* flag, std::uint32_t epoch) {
   if (l.mutant == Mutant::flag_first) return;
   if (l.send == Send::bulk) {
@@ -115,7 +115,7 @@ __device__ inline void produce(const Litmus& l, int lane, std::byte* pieces,
                  free_flag(l, l.rank, lane, peer), before, bulk, false))
         return;
       fill(l, staging, l.rank, peer, c, lane);
-      // Each writer fences, for the thread that issues the loads.
+      // Each thread that wrote fences, since thread 0 loads all their words by TMA.
       if (bulk && l.mutant != Mutant::no_fill_fence) cuda::proxy_fence_global();
       __syncthreads();
       nap(l, lane, 2);
@@ -129,7 +129,7 @@ __device__ inline void produce(const Litmus& l, int lane, std::byte* pieces,
   if (threadIdx.x == 0) cuda::bulk_complete();  // mutants leave stores in flight
 }
 
-/// Thread 0 fetches a slot into shared memory by TMA; the other threads wait for it.
+/// Thread 0 fetches a slot into shared memory by TMA; all threads wait for the data.
 __device__ inline void fetch(const Litmus& l, std::byte* to, const std::byte* from,
                              std::uint64_t* barrier, std::uint32_t& fetched) {
   using cuda::ptx::shared_address;

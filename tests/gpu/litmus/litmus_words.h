@@ -14,11 +14,11 @@ __device__ inline std::size_t pair_of(const Litmus& l, int lane, int rank) {
 __device__ inline std::size_t flag_bytes(const Litmus& l) {
   return static_cast<std::size_t>(2 * kLanes * l.ranks) * 64;
 }
-/// The flag at rank `at` that says that source has filled its slot.
+/// The flag at rank `at` that says that `source` has filled its slot there.
 __device__ inline comm::Flag* data_flag(const Litmus& l, int at, int lane, int source) {
   return reinterpret_cast<comm::Flag*>(l.base + at * l.stride + pair_of(l, lane, source) * 64);
 }
-/// The flag at rank `at` that says that peer has read the data from `at`.
+/// The flag at rank `at` that says that `peer` has read the data that `at` sent.
 __device__ inline comm::Flag* free_flag(const Litmus& l, int at, int lane, int peer) {
   return reinterpret_cast<comm::Flag*>(l.base + at * l.stride + flag_bytes(l) / 2 +
                                        pair_of(l, lane, peer) * 64);
@@ -41,7 +41,7 @@ __device__ inline std::uint32_t mix(std::uint32_t a, std::uint32_t b, std::uint3
   return x * 3266489917U;
 }
 
-/// Two small integers, exact in every type, that add up to at most 7 * 15.
+/// Two integers from 0 to 7. Sums over 15 peers, at most 7 * 15, are exact in every type.
 struct Pair {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
@@ -66,7 +66,7 @@ __device__ inline std::uint32_t bits_of(const Litmus&, int source, int dest, std
 }
 __device__ inline Pair pair_from(std::uint32_t bits) { return {bits & 7U, bits >> 3 & 7U}; }
 
-/// The word that `source` sends to `dest`; source -1: the sum of all.
+/// The word that `source` sends to `dest`; source -1: the sum of all sources' words.
 __device__ inline std::uint32_t word(const Litmus& l, int source, int dest, std::uint32_t epoch,
                                      int lane, std::uint32_t i) {
   if (l.payload == Payload::copy) return bits_of(l, source, dest, epoch, lane, i);

@@ -8,8 +8,8 @@ namespace tilelace::gpu_test {
 
 /// Host memory that a kernel and the host share.
 struct HoldPage {
-  std::uint32_t release;  ///< set by the host: CTAs end
-  std::uint32_t began;    ///< CTAs
+  std::uint32_t release;  ///< set by the host, to end the CTAs
+  std::uint32_t began;    ///< number of CTAs that have begun
   std::uint16_t multiprocessor[1024];
 };
 

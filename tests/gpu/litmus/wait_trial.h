@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One trial: a good call, then a call in which a rank is missing or the host aborts, and how the
+// One trial: a good call, then a call in which a rank is missing or the host aborts. Checks how the
 // other ranks notice that. Ranks are threads or processes; both run the same code.
 #pragma once
 #include <array>
@@ -21,8 +21,8 @@ enum class Fault : std::uint8_t {
 };
 const char* name_of(Fault fault);
 
-constexpr double kAbortSeconds = 0.1;  ///< from abort() to the end of all ranks' kernels
-constexpr double kSlackSeconds = 0.5;  ///< time after a wait's bound to notice and report it
+constexpr double kAbortSeconds = 0.1;  ///< limit: from abort() to the end of all kernels
+constexpr double kSlackSeconds = 0.5;  ///< limit: from a wait's bound to its error
 
 struct Trial {
   Fault fault = Fault::absent;

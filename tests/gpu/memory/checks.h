@@ -12,13 +12,13 @@ namespace tilelace::comm::test {
 
 /// Writes to every peer's memory in every way; the owner checks all words.
 void check_transfers(Member& member);
-/// Memory of a subgroup whose ranks are in another order.
+/// Checks memory of a subgroup whose ranks are in another order.
 void check_subgroup(Member& member);
-/// Host memory that kernels can access.
+/// Checks host memory that kernels can access.
 void check_host_memory(Member& member);
 /// Allocates, uses and frees memory many times; nothing may grow.
 void check_cycles(Member& member);
-/// How long it takes to map many GiB.
+/// Measures how long it takes to map many GiB.
 void check_large(Member& member);
 /// Ranks that disagree, and allocations that fail: every rank must get the same error, and nothing
 /// may be left allocated.
@@ -34,13 +34,13 @@ struct Caught {
 };
 Caught catch_error(const std::function<void()>& work);
 
-/// Resources that must not grow. Collective, so that no rank counts while another has memory.
+/// Resources that must not grow. look() is collective: no rank allocates while another counts.
 struct Held {
-  std::size_t descriptors = 0;  ///< of the process; 0 except on its first rank
+  std::size_t descriptors = 0;  ///< open in the process; 0 except on its first rank
   std::size_t free_bytes = 0;
 };
 Held look(const Member& member);
-/// Empty if no more is held than before, except what the driver's caches may take.
+/// Says what has grown beyond what the driver's caches may take; empty text if nothing has.
 std::string grown(const Held& before, const Held& after);
 
 /// Each rank writes to the next rank, which checks the data. Returns what was wrong, or empty text.

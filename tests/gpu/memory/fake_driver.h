@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fake CUDA runtime and driver, made of memfds and mmap and linked instead of the real ones. It
-// shows what allocate_device does when calls fail, on machines without a GPU.
+// A fake CUDA runtime and driver, made of memfds and mmap, to link instead of the real ones. Tests
+// see what allocate_device does when driver calls fail, on machines without a GPU.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ struct Live {
   int handles = 0;
   int ranges = 0;
   int mappings = 0;
-  int bound = 0;  ///< memory in multicast objects
+  int bound = 0;  ///< bindings of memory to multicast objects
   friend bool operator==(const Live&, const Live&) = default;
 };
 Live live();

@@ -8,7 +8,7 @@
 
 namespace tilelace::comm::test {
 
-/// The type of words. Numbers are small integers, so their sums are exact in any order.
+/// The type of words. f32 and bf16 hold small integers, so their sums are exact in any order.
 enum class Words : std::uint8_t { bits, f32, bf16 };
 
 /// Expected content of memory: the pattern of one seed, or the sum of patterns of several seeds.
@@ -34,7 +34,7 @@ void fill(void* at, std::size_t bytes, Words words, std::uint32_t seed, cudaStre
 void copy_words(void* to, const void* from, std::size_t bytes, cudaStream_t stream);
 /// As fill, but through shared memory, by bulk stores of the TMA.
 void bulk_store(void* at, std::size_t bytes, std::uint32_t seed, cudaStream_t stream);
-/// Adds the pattern of numbers to the memory by bulk reductions of the TMA.
+/// Adds the pattern of a seed (f32 or bf16) to the memory by bulk reductions of the TMA.
 void bulk_add(void* at, std::size_t bytes, Words words, std::uint32_t seed, cudaStream_t stream);
 /// Compares memory with the expected content; writes kBlocks entries.
 void compare(const void* at, std::size_t bytes, const Expected& expected, Differences* found,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the ranks of both kinds of group as threads of a test, which can then see all of them.
+// Runs the ranks of both kinds of group as threads of a test, so that the test can see all ranks.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -52,8 +52,8 @@ inline void run_on_threads(int ranks, const std::function<std::unique_ptr<Group>
   for (auto& t : threads) t.join();
 }
 
-/// Runs the work with each kind of group. The second uses sockets, as processes do, but between
-/// threads.
+/// Runs the work with both kinds of group: one for threads, then one over sockets, which otherwise
+/// connects processes.
 inline void run_both(int ranks, const Work& work) {
   auto groups = make_thread_groups(ranks);
   run_on_threads(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs ranks as threads of one child, and as one child each. The parent never calls CUDA, so that
-// its forked children can.
+// Runs ranks as threads of one child process, or each as a child process. The parent never calls
+// CUDA, so that its forked children can.
 #pragma once
 #include <functional>
 #include <memory>

@@ -49,7 +49,7 @@ class Report {
     std::string model;
     std::string check;
     int ranks = 0;
-    std::vector<int> heard;  ///< ranks
+    std::vector<int> heard;  ///< ranks that have reported
     std::string detail;      ///< the problems, up to a limit of length
     Figures figures;         ///< maximum over ranks
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A probe of how rows that an index chooses can reach a product, by kernels that do nothing else.
+// Kernels that measure ways to load rows that an index selects, with and without a product.
 #pragma once
 #include <cuda.h>
 #include <cuda_bf16.h>
@@ -8,7 +8,7 @@
 
 namespace tilelace::gpu_test {
 
-/// A tile is `weight` rows of the weight times `rows` rows that the index names, over k columns.
+/// A tile: ProbeWay::weight rows of the weight times ProbeWay::rows indexed rows of x, over all k.
 struct ProbeParams {
   CUtensorMap weight;  ///< [weight rows, k], boxes of 128 rows
   CUtensorMap rows;    ///< [tokens, k], boxes of 128 rows
@@ -21,8 +21,8 @@ struct ProbeParams {
 
 struct ProbeWay {
   int weight, rows;
-  int loaders;  ///< threads that copy rows, 16 bytes per cp.async; 0: boxes of rows that lie in
-                ///< order
+  int loaders;  ///< threads that copy rows, 16 bytes per cp.async; 0: the TMA loads boxes of
+                ///< consecutive rows
   bool weights, product;  ///< whether the weight is loaded; whether MMAs run
   cudaError_t (*launch)(const ProbeParams&, int ctas);
 };

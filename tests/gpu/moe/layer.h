@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole layer on one GPU: map, permute, up, down, sum. Each result is compared with what follows
-// from the data that the pass read.
+// A whole layer on one GPU: map, permute, up, down, sum. Each pass's result is compared with a
+// reference computed from the data that the pass read.
 #pragma once
 #include <string>
 #include <vector>
@@ -22,8 +22,8 @@ struct LayerShape {
   cuda::Gating gating = cuda::Gating::one;  ///< gating of up
   Activation activation = Activation::none;
   bool bias = false;
-  bool weighted = false;  ///< whether rows before up are weighted
-  bool scaled = false;    ///< whether rows after down are scaled
+  bool weighted = false;  ///< whether permute multiplies rows by routing weights
+  bool scaled = false;    ///< whether down multiplies its rows by routing weights
   Added added = Added::none;
   bool exact = false;  ///< integers, whose results are exact
   cuda::GroupedTiling up{}, down{};
@@ -38,7 +38,7 @@ class Layer {
   /// Enqueues the whole layer.
   void run(cudaStream_t) const;
   void poison_results() const;
-  /// What is wrong with the last run. `drop`: number of k-steps of 8 that the reference leaves out.
+  /// What is wrong with the last run. `drop`: k-steps of 8 that the reference of up leaves out.
   [[nodiscard]] std::string trouble(int drop = 0) const;
   /// The bits of the sum.
   [[nodiscard]] std::vector<std::uint16_t> result() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The experts of models, on two ranks: each has half of every expert's width.
+// Sizes of models' experts on one of two ranks, which has half of every expert's width.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@ namespace tilelace::gpu_test {
 
 struct MoeModel {
   const char* name;
-  std::int64_t hidden, inner;  ///< widths; inner: of one rank
+  std::int64_t hidden, inner;  ///< widths; inner: of one rank's half
   std::int64_t experts, top_k;
 };
 inline constexpr MoeModel kMoeModels[] = {

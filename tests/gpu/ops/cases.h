@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random problems of the ops, with edge cases, each with one of its plans; the same on every rank.
+// Draws random problems and edge cases of the ops, each with a plan; equal on every rank.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -23,8 +23,8 @@ struct Case {
   int index = 0;
   Problem problem;
   Plan plan;
-  bool exact = false;      ///< integers, compared bit by bit; else normal variates, with fp64
-  bool odd = false;        ///< single calls before and after the pair, so that slots are swapped
+  bool exact = false;      ///< integers, compared bit by bit; else normal variates, against fp64
+  bool odd = false;        ///< single calls before and after the pair, to swap the slots
   std::uint64_t seed = 0;  ///< seed of its data
   /// Whether weights and operand are written right before the call.
   [[nodiscard]] bool writes_late() const { return seed % 3 == 0; }
@@ -52,18 +52,18 @@ struct CaseRange {
 /// Draws cases. Error: usage (a problem without plans; no problem with a plan of these kinds).
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed);
 
-/// Plans by kind, the best predicted first. Unfused plans of ag_gemm, which consist of the same
-/// parts as fused ones, only if they are named.
+/// Plans by kind, the best predicted first. Leaves out unfused plans of ag_gemm unless they are
+/// named: they consist of the same parts as fused ones.
 using WaysByKind = std::map<std::string, std::vector<CudaWay>>;
 WaysByKind ways_by_kind(const Problem& problem, const WayRange& range);
-/// Whether one of these names begins with this text.
+/// Whether one of `kinds` begins with `name`.
 bool named(const std::vector<std::string>& kinds, std::string_view name);
 
 /// The traits in which plans of one kind differ most: size of chunks, shape of tiles.
 std::string sort_of(const Plan& plan);
 /// How often a rank's part of a sum, or a sum of some parts, is rounded before the last rounding.
 int roundings_of(const Plan& plan, const Problem& problem);
-/// Limit of the relative Frobenius error of its results against fp64.
+/// Limit of the relative Frobenius error of the plan's results against fp64.
 double frobenius_limit(const Plan& plan, const Problem& problem);
 /// Whether the plan gives the same bits in every run.
 bool is_steady(const Plan& plan);

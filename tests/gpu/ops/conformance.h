@@ -25,7 +25,7 @@ enum class Drop : std::uint8_t { nothing, input, reference };
 struct Tally {
   int calls = 0;
   int wrong = 0;  ///< calls with a wrong result
-  int blind = 0;  ///< calls in which no element could be wrong
+  int blind = 0;  ///< calls in which this rank has no elements
   bool replayed = true;
   double worst = 0;   ///< largest relative error against fp64, of larger results without activation
   std::string first;  ///< the first fault, as text
@@ -38,21 +38,21 @@ class OpCheck {
   OpCheck& operator=(const OpCheck&) = delete;
   ~OpCheck();
 
-  /// Makes an even number of calls. Collective. Throws what the op throws.
+  /// Makes the case's calls and checks their results. Collective. Throws what the op throws.
   Tally run(cuda::RankOps& ops, const Case& c, Drop drop);
 
  private:
-  /// A call's own operands and a copy of its results.
+  /// The operands of one of a pair of calls, and copies of the call's results.
   struct Side {
     std::optional<DeviceArena> memory;  ///< memory of the case's operands
     std::byte* results;
-    std::byte *kept, *seen;  ///< results of the eager pair; results as later work saw them
+    std::byte *kept, *seen;  ///< results of the eager pair; results as the next work reads them
     std::uint64_t seed = 0;
     std::optional<DevicePlace> place;
     std::optional<test::Operands> operands;
     cuda::CallTensors tensors;
   };
-  /// A round: calls of the first `sides` sides; if `again`, on the data of the eager pair.
+  /// A round of calls with the first `sides` sides. `again`: on the data of the eager pair.
   struct Round {
     int sides = 1;
     std::string how;
@@ -73,9 +73,9 @@ class OpCheck {
   /// gemm_ar: checks that all ranks have the same bits. Collective.
   void check_equal(const Side& side, std::string& trouble);
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
-  /// Copies, in stream order, what a user's next kernel would read, before the host waits.
+  /// Copies the results to `seen` in stream order, as a user's next kernel would read them.
   void look(const Side& side);
-  /// Poisons weights and operand. The kernel before the call then writes them again, late.
+  /// Poisons weights and operand, and enqueues a kernel that restores them late, before the call.
   void write_late(const Side& side);
 
   Rank& rank_;

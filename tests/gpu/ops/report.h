@@ -32,7 +32,7 @@ class Report {
   void add(const Case& c, const Tally& t);
   /// Called by rank 0 when all ranks have finished the cases of a type.
   void conclude(Op op, DType dtype, const std::vector<Case>& cases);
-  /// Called by rank 0. `troubles`: of all ranks.
+  /// Called by rank 0. `troubles`: one text per rank.
   void add(const LongRun& run, const StressResult& r, const std::vector<std::string>& troubles);
   /// Prints the table and returns the program's exit code.
   [[nodiscard]] int print() const;

@@ -39,7 +39,7 @@ bool among(const std::vector<std::string>& names, std::string_view name);
 /// The machine that one rank's calls are planned for: a share of the multiprocessors if others use
 /// the device.
 Machine machine_of(int ranks, int communicators);
-/// The plans to draw from, for that machine.
+/// The plans to draw from, for the machine of machine_of().
 WayRange ways_of(const SessionOptions& o, int ranks, int communicators);
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators);
 
@@ -57,12 +57,12 @@ void naming(const Rank& rank, const std::string& what, const Body& body) {
 }
 
 struct Session {
-  /// Limit of the time for its work.
+  /// Time limit of `check` on all ranks.
   double limit_s = 60;
   std::function<void(Rank&, Report&)> check;
 };
 
-/// The rest of main. `prepare` makes the session for a number of ranks, whose threads are then run.
+/// Runs the rest of main: `prepare` makes the session, then a thread per rank runs its `check`.
 int run_session(const char* program, CLI::App& app, int argc, char** argv, const SessionOptions& o,
                 const std::function<Session(int ranks)>& prepare);
 

@@ -30,8 +30,8 @@ class StallWatch {
   StallWatch& operator=(const StallWatch&) = delete;
   ~StallWatch();
 
-  /// Lives while a thread waits for calls to end. If CallCounter::done stays as it is for
-  /// `after_s`, prints their state once to standard error.
+  /// Lives while a thread waits for calls to end. If CallCounter::done does not change for
+  /// `after_s`, the state of the calls is printed once to standard error.
   class Scope {
    public:
     Scope(StallWatch& watch, std::vector<Watched> watched, double after_s) : watch_(watch) {
@@ -48,7 +48,7 @@ class StallWatch {
  private:
   void set(std::vector<Watched> watched, double after_s);
   void look();
-  /// The number of calls that were counted; -1: it cannot be read.
+  /// CallCounter::done, or -1 if the counter cannot be read.
   std::int64_t counted(const Watched& w);
   void print(const Watched& w);
   /// Reads device memory while kernels run. Returns false if that takes over a second.

@@ -34,13 +34,13 @@ constexpr std::string_view name_of(Pace p) {
   return "?";
 }
 
-/// The problems of these runs, with k 1024 per rank, so that communication takes longer than
-/// compute: an even split, unequal shards, few tokens. `small`: all extents divided by 8.
+/// The problems of long runs: an even split, unequal shards, few tokens. k is 1024 per rank, so
+/// that communication takes longer than compute. `small`: most extents divided by 8.
 std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small);
 
-/// The kind of runs in which the problem and the op change with every call.
+/// The kind of runs in which the problem changes with every call, and the ops take turns.
 inline constexpr std::string_view kAllKinds = "every plan in turn";
-/// Some plans of every kind of a problem, under one name of a kind.
+/// Some plans of every kind, all under the name kAllKinds.
 WaysByKind all_kinds(const Problem& problem, const WayRange& range);
 
 struct StressResult {
@@ -53,8 +53,8 @@ struct StressResult {
 
 class Stress {
  public:
-  /// `kinds`: for each problem, equal on every rank. `drop`: one input of the last rank is left
-  /// out. `share`: the share that plans were made for. Throws what the op throws.
+  /// `kinds`: the plans of each problem, equal on every rank. `drop`: zeroes one input of the last
+  /// rank. `share`: the share that plans were made for. Throws what the op throws.
   Stress(Rank& rank, const std::vector<Problem>& problems, std::vector<WaysByKind> kinds,
          double timeout_s, bool drop, const cuda::RankShare& share);
   Stress(const Stress&) = delete;
@@ -68,10 +68,10 @@ class Stress {
   std::array<StressResult, 2> run_beside(Stress& other, const std::string& kind, long calls);
 
  private:
-  static constexpr std::size_t kInputs = 7;  // odd, so that both slots get all of them
+  static constexpr std::size_t kInputs = 7;  // odd, so that each input comes into both slots
   static constexpr std::size_t kOuts = 4;
   struct Load {
-    std::unique_ptr<test::Operands> operands;  ///< the inputs are copies of these
+    std::unique_ptr<test::Operands> operands;  ///< `inputs` are copies of its input
     std::array<void*, kInputs> inputs{}, expected{};
     std::vector<CudaWay> ways;  ///< plans of the kind that runs
   };
@@ -89,7 +89,7 @@ class Stress {
   void begin(const std::string& name, bool counts);
   /// Waits for `calls` calls and ends timing.
   StressResult stop(long calls);
-  /// What the stall watch reads. `counts`: calls are counted in the order of their numbers.
+  /// What the stall watch gets. `counts`: the n-th counted call is call n, so it can be described.
   [[nodiscard]] Watched watched(const std::string& name, bool counts) const;
   [[nodiscard]] const Load& load_of(long call) const;
   [[nodiscard]] const Plan& plan_of(long call) const;
@@ -98,8 +98,8 @@ class Stress {
   [[nodiscard]] std::string text_of(long call) const;
   void delay();
   void enqueue(long call) { enqueue_burst(call, 1); }
-  /// At most kOuts calls with nothing in between in the stream, so that kernels of a call may
-  /// overlap the previous call. Their checks come after all of them.
+  /// Enqueues at most kOuts calls with nothing between them in the stream, so that a call's kernels
+  /// may overlap the previous call. The checks follow the last call.
   void enqueue_burst(long first, long calls);
   void launch(long call);
   void watch(long call);
@@ -118,7 +118,7 @@ class Stress {
   std::vector<void*> all_;
   DevicePlace place_;
   std::vector<Load> loads_;
-  std::vector<std::size_t> running_;  // loads that have plans of the running kind
+  std::vector<std::size_t> running_;  // indices of loads with plans of the running kind
   long block_ = 1;                    // consecutive calls of one problem and plan
   std::unique_ptr<ReachableMemory> reachable_;
   std::array<Out, kOuts> outs_;
@@ -126,7 +126,7 @@ class Stress {
   cudaStream_t checks_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   std::mt19937_64 rng_;
-  std::vector<Graph> graphs_;  // of the run
+  std::vector<Graph> graphs_;  // graphs of the current run
   std::unique_ptr<cuda::RankOps> ops_;
   std::unique_ptr<StallWatch> stall_;
   std::optional<StallWatch::Scope> watching_;

@@ -25,7 +25,7 @@ std::string_view heading(int i);
 
 using Account = std::array<double, kHeadings>;  ///< microseconds per call, mean over SMs
 
-/// A kind of wait as its lane saw it, even if other work hid it.
+/// All waits of one kind, including those that other work of the SM hid.
 struct WaitSum {
   double total_us = 0;  ///< mean over SMs
   double worst_us = 0;  ///< the longest wait
@@ -58,10 +58,10 @@ struct CallAccount {
   std::array<WaitSum, kDoings> waits{};
 };
 
-/// `multiprocessors`: those of the device, since SMs without work count, too.
+/// `multiprocessors`: the device's number of SMs, since SMs without work count, too.
 CallAccount account_of(const CallLine& call, double begin_us, int multiprocessors);
 
-/// The mean of each heading; of medians the median, of worst values the worst.
+/// Means over the calls; WaitSum::worst_us and `most` of a quarter's spreads are maxima instead.
 CallAccount mean_of(const std::vector<CallAccount>& calls);
 
 }  // namespace tilelace::gpu_test

@@ -17,7 +17,7 @@ struct ClockTrip {
   std::int64_t offset_ns;  ///< the other rank's clock minus this rank's
 };
 
-/// Begins, or answers, `rounds` round trips. Words must be zero before. Bounded.
+/// Ping begins and pong answers `rounds` round trips. Words must be zero before. Waits are bounded.
 [[nodiscard]] cudaError_t enqueue_ping(ClockWords* own, ClockWords* other, int rounds,
                                        ClockTrip* trip, cudaStream_t stream);
 [[nodiscard]] cudaError_t enqueue_pong(ClockWords* own, ClockWords* other, int rounds,

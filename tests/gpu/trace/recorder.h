@@ -19,8 +19,8 @@ struct Recording {
   double us = 0;         ///< time of a call that records no events; slowest rank
   double traced_us = 0;  ///< time of a call that records events
   double resolution_ns = 0;
-  /// The last calls of the last graph, by rank 0's clock. The first one only shows when the second
-  /// begins.
+  /// The last calls of the last graph, by rank 0's clock. The first call is kept because the second
+  /// begins where the first ends.
   std::vector<CallLine> calls;
   [[nodiscard]] std::vector<CallAccount> accounts(int multiprocessors) const;
 };
@@ -28,7 +28,7 @@ struct Recording {
 struct RankRow {
   Recording fused;
   Recording same;  ///< the GEMM alone with the fused plan's tile
-  Recording best;  ///< our fastest GEMM alone
+  Recording best;  ///< Tilelace's fastest GEMM alone
   double blas_us = 0;
   ClockOffset clock;
   int multiprocessors = 0;
@@ -45,11 +45,11 @@ class RankRecorder {
  private:
   Recording record(const std::string& plan, const cli::GpuCall& call);
   Recording product(const plan::GemmPlan& plan);
-  /// The plan of our fastest GEMM alone.
+  /// The plan of Tilelace's fastest GEMM alone.
   plan::GemmPlan best_product();
   void multiply(const plan::GemmPlan& plan, int turn);
   Plan fused_plan();
-  /// The origin of times: the same moment on every rank.
+  /// The origin of times, by this rank's clock: the same moment on every rank.
   std::uint64_t origin_ns(const std::vector<cuda::TracedLaunch>& launches, double offset_ns) const;
 
   cli::GpuRank& gpu_;

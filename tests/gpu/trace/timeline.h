@@ -45,7 +45,7 @@ struct Span {
 struct Landing {
   int flag = 0;  ///< terms: 16 * tile + source
   double us = 0;
-  bool waited = false;  ///< whether it was not yet raised when the wait began
+  bool waited = false;  ///< whether the flag was raised after the wait began
 };
 
 struct CtaLine {
@@ -54,7 +54,7 @@ struct CtaLine {
   double mhz = 0;  ///< frequency of the SM's clock
   std::vector<Span> spans;
   std::vector<Landing> landings;
-  std::vector<Landing> watched;  ///< seen by a warp that polls all the time
+  std::vector<Landing> watched;  ///< flags, as seen by a warp that polls all the time
 };
 
 struct LaunchLine {

@@ -10,10 +10,10 @@
 namespace tilelace::cpu {
 
 /// out[r, c] = round(act(acc[r, c] + bias[c])), rounded once to `dtype`, which is also the biases'
-/// type. A null bias counts as zero; biases start at the tile's first column. A residual, of the
-/// shape and type of `out`, is added before rounding; then there is no activation. swiglu: acc =
-/// gate, acc2 = up: out = silu(gate + bias) * (up + bias2). `clamped`: gpt-oss's form of swiglu
-/// (tilelace/moe.h). `row_scales`: a factor per row, applied before rounding.
+/// type. A null bias counts as zero; biases start at the tile's first column. A residual has the
+/// shape and type of `out`, is added before rounding, and comes without an activation. For swiglu,
+/// out = silu(acc + bias) * (acc2 + bias2): acc is gate, acc2 is up. `clamped`: gpt-oss's form of
+/// swiglu (tilelace/moe.h). `row_scales`: a factor per row, applied before rounding.
 struct Epilogue {
   Activation activation = Activation::none;
   DType dtype{};

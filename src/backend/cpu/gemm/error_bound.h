@@ -9,8 +9,8 @@
 namespace tilelace::cpu {
 
 /// How an output was computed. `frobenius_factor` is in units of the type's roundoff u; 0 means
-/// 0.52, or 0.72 if the reference has rounded partials. If values are rounded more often, it must
-/// be larger (a bf16 ring: 1.15).
+/// 0.52, or 0.72 if the reference has rounded partials. Values that are rounded more often need a
+/// larger factor (a bf16 ring: 1.15).
 struct ErrorModel {
   Activation activation = Activation::none;
   int roundings = 1;  ///< roundings of the value itself; the reference counts those of partials
@@ -30,10 +30,10 @@ struct GemmError {
 /// Compares `out` with the reference of the same block; `up` is the second product of swiglu.
 /// An element x before the activation may be off by
 ///   b = u * sum |rounded partials| + 16 * 2^-24 * sum |a b|;
-/// the result by roundings * u * |y| + max |act'| over [x - b, x + b] * b. The maximum is at an end
-/// of the interval or at one of the two points where act'' = 0, so the bound is exact and not
-/// sampled. A NaN or infinity fails. Values below the type's exponent range may be off by the
-/// type's underflow threshold.
+/// the result y may be off by
+///   roundings * (u * |y| + the type's underflow threshold) + b * max |act'| over [x - b, x + b].
+/// The maximum is at an end of the interval or at one of the two points where act'' = 0, so the
+/// bound is exact and not sampled. A NaN or infinity fails.
 GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmReference& gate,
                      const GemmReference* up = nullptr);
 

@@ -15,21 +15,21 @@ struct ExpertProduct {
   TensorView weight;           ///< [w, k]; w is n, or 2 n if gated
   const void* bias = nullptr;  ///< [w] or null
   ExpertActivation activation{};
-  const float* scales = nullptr;  ///< as in GroupedGemmArgs; row 0 is this expert's first
+  const float* scales = nullptr;  ///< see GroupedGemmArgs; row 0: this expert's first row
   const std::int32_t* sources = nullptr;
   TensorView out;  ///< [rows, n]
 };
 
-/// One worker's engine. An element's sum always runs from the first to the last of k, whatever
-/// other rows and columns are computed with it.
+/// One worker's engine. It sums every element over k from first to last, in the same order
+/// whichever rows and columns are computed in one call.
 class ExpertGemm {
  public:
-  static constexpr std::int64_t kCols = 64;  ///< columns of the result in a part
+  static constexpr std::int64_t kCols = 64;  ///< columns of the result per part
   static std::int64_t parts(std::int64_t n) { return (n + kCols - 1) / kCols; }
 
   /// Allocates scratch memory for products with this k. Errors: std::bad_alloc.
   void prepare(std::int64_t k);
-  /// Computes columns [part * kCols, ..) of the result. k is at most the prepared one.
+  /// Computes columns [part * kCols, ..) of the result. k must not exceed the prepared k.
   void run(const ExpertProduct&, std::int64_t part);
 
  private:
@@ -38,7 +38,7 @@ class ExpertGemm {
                 bool gated);
   const float* row_scales(const ExpertProduct&, std::int64_t first, std::int64_t rows);
 
-  std::vector<float> panels_[2];  ///< of the weight: strips [k, lanes]; gated: gate, then up
+  std::vector<float> panels_[2];  ///< packed weight in strips [k, lanes]; gated: gate, then up
   std::vector<float> rows_;       ///< rows of x
   std::vector<float> sums_[2];
   std::vector<float> weight_row_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tile held in registers, of R rows x one vector of columns, for the reference products.
+// A tile of R rows x one vector of columns, held in registers, for products without oneDNN.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 namespace tilelace::cpu {
 
-/// Columns of one register tile: 64 bytes, that is one AVX-512 vector, two of AVX2, four of SSE2.
+/// Columns of a register tile: 64 bytes, i.e. one vector of AVX-512, two of AVX2 or four of SSE2.
 template <class T>
 inline constexpr std::int64_t kLanes = 64 / static_cast<std::int64_t>(sizeof(T));
 

@@ -9,8 +9,8 @@
 namespace tilelace::cpu {
 
 /// y[a.rows, w.rows] (row-major, contiguous) = a * w^T in fp64, or += if `accumulate`. `abs_sum`,
-/// if not null, receives sum |a * w| likewise. For a block of the output pass views of the block's
-/// rows.
+/// if not null, receives sum |a * w| likewise. For one block of the output, pass views of only the
+/// rows of a and w that the block needs.
 void reference_gemm(const TensorView& a, const TensorView& w, double* y, double* abs_sum,
                     bool accumulate);
 

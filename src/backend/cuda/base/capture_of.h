@@ -11,7 +11,7 @@ unsigned long long capture_of(cudaStream_t stream);
 /// Whether a capture of another stream forbids enqueueing on this stream. Error: system.
 bool is_kept_by_capture(cudaStream_t stream);
 
-/// While it lives, this thread may query streams during captures of other streams.
+/// While such an object lives, this thread may query streams during captures of other streams.
 class BesideCaptures {
  public:
   BesideCaptures() { cudaThreadExchangeStreamCaptureMode(&mode_); }

@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// Calls f(Bf16Element{}) or f with another type; an empty result if the type is not on GPUs.
+/// Calls f with the element type of t, as f(Bf16Element{}); empty result if t is not on GPUs.
 template <class F>
 auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   using Result = decltype(f(Bf16Element{}));

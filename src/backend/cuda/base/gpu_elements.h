@@ -15,7 +15,7 @@ struct ElementType {
 };
 using Bf16Element = ElementType<__nv_bfloat16, DType::bf16>;
 using Fp16Element = ElementType<__half, DType::fp16>;
-/// The only type in builds that have kernels of a few tiles.
+/// The only type in builds with kernels of only a few tiles (TILELACE_TILES).
 using FewTilesElement = Bf16Element;
 
 }  // namespace tilelace::cuda

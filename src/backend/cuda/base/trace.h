@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// Events of one launch, by CTA; those of a CTA in the order in which it wrote them.
+/// Events of one launch, by CTA; each CTA's events are in the order in which it wrote them.
 struct TracedLaunch {
   std::string kernel;  ///< "product", "push", "collect"
   std::vector<std::vector<TraceEvent>> ctas;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives without a GEMM on GPUs. They have slots, flags and a count of calls of their own, so
-// that prepare of other ops does not affect them and no other op writes where lines are.
+// that prepare of other ops does not affect them and no other op writes to their lines.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -14,14 +14,14 @@ struct CollectiveTensors {
   const void* in = nullptr;
   void* out = nullptr;
   cudaStream_t stream = nullptr;
-  ReachableTensor reachable = {};      ///< direct call: `out`, if peers store into it
-  ReachableTensor inputs = {};         ///< direct sum: `in`
+  ReachableTensor reachable = {};      ///< direct call: `out`, if peers store to it
+  ReachableTensor inputs = {};         ///< direct sum: `in`, which peers read
   const std::int32_t* word = nullptr;  ///< as in ExchangeParams
   const std::int32_t* wrong = nullptr;
 };
 
-/// Finds what a direct form of the call uses of the peers' tensors. `in` and `out` return where the
-/// ranks have them. Whether all of it can be reached.
+/// Sets t.inputs and t.reachable to what `in` and `out` return, if a direct form of the call uses
+/// them. Returns whether there is such a form and peers can reach all tensors that it uses.
 template <class In, class Out>
 bool reach_peers(const plan::CollectiveCall& call, CollectiveTensors& t, const In& in,
                  const Out& out) {

@@ -25,13 +25,13 @@ struct ParcelAt {
 
 struct ExchangeParams {
   schedule::RingExchange schedule;                 ///< workers: CTAs (lines) or warps (chunks)
-  CallParams call;                                 ///< its hash is that of all that ranks agree on
+  CallParams call;                                 ///< its hash covers what all ranks agree on
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< hash in our header to each peer
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected from each peer
   ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what this rank keeps
   ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
-  /// Direct call: the place of our parcel, or our sums, at each rank; each rank's terms of our
-  /// sums.
+  /// Direct call, by rank. `results`: where our parcel, or our sums, go in that rank's output.
+  /// `inputs`: where that rank's input has its terms of our sums.
   std::byte* results[schedule::kMaxGpuRanks];
   std::byte* inputs[schedule::kMaxGpuRanks];
   std::size_t places = 0;  ///< offset of this slot's chunks or lines
@@ -47,11 +47,11 @@ struct ExchangeParams {
   Reduction reduction{};
 };
 
-/// For sums of a GEMM's partials: what is done to the sums before they are rounded.
+/// For sums of a GEMM's partials: the exchange, and what is done to the sums before rounding.
 struct ProductSum {
   ExchangeParams exchange;
   const uint4* bias = nullptr;      ///< [row_units] or null; added once
-  const uint4* residual = nullptr;  ///< begins at this rank's first sum; or null; added once
+  const uint4* residual = nullptr;  ///< beginning at this rank's first sum, or null; added once
   std::uint32_t row_units = 1;
   std::uint32_t first_column = 0;  ///< column of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
@@ -59,11 +59,11 @@ struct ProductSum {
 };
 
 /// Enters the call, exchanges parcels and counts the call. Start::early: overlaps the end of the
-/// kernel before. May be captured.
+/// previous kernel. May be captured.
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
-/// The same as lines, in one round.
+/// The same, but parcels are sent as lines, in one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
-/// The same directly between the ranks' tensors.
+/// The same, directly between the ranks' tensors.
 [[nodiscard]] cudaError_t enqueue_direct(const ExchangeParams&, Start, cudaStream_t);
 /// The same after a GEMM, for sums of its partials.
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);

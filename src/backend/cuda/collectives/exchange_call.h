@@ -15,7 +15,7 @@ ExchangeParams exchange_params(const plan::CollectiveCall&, const PlacedParcels&
 /// Makes this hash the one that all ranks send and expect.
 void set_hash(ExchangeParams&, std::uint32_t hash);
 
-/// What a schedule's places and words need in a slot.
+/// The room that a schedule's places and words need in a slot.
 SlotNeeds slot_needs_of(const schedule::Exchange&, bool lines);
 /// Fills in where a call's words and places are in the slot (places of chunks: at offset `chunks`).
 /// Set the hashes first.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks the kernel of an exchange by the type and reduction that it adds. Host code.
+// Picks the kernel of an exchange by its element type and reduction. Host code.
 #pragma once
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/device/parcels.h"
@@ -44,7 +44,7 @@ auto with_reduction(const ProductSum& p, const F& f) {
   });
 }
 
-/// Calls f with params that choose each kernel, one after the other, until f returns an error.
+/// Calls f for every kernel, with params that select that kernel, until f returns an error.
 template <class F>
 cudaError_t for_each_exchange(const F& f) {
   for (const int ranks : {2, 4, schedule::kMaxGpuRanks}) {

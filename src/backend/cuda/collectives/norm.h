@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 
 /// One piece of a call. Tensors are the caller's: contiguous rows of `row_units` units of 16 bytes.
 struct NormParams {
-  ExchangeParams exchange;  ///< counts rows as parts * part_places units, with padding
+  ExchangeParams exchange;  ///< a row counts as parts * part_places units, with padding
   const uint4* x;
   const uint4* residual;
   const uint4* weight;
@@ -20,7 +20,7 @@ struct NormParams {
   float* scales;
   std::int64_t rows;
   int row_units;
-  int parts, part_places;  ///< CTAs that share a row, as a cluster; room of each in units
+  int parts, part_places;  ///< CTAs that share a row (a cluster); units that fit in each
   int chunk_rows;
   float share;  ///< 1 / n
   float eps;

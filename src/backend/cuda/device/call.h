@@ -7,14 +7,14 @@
 
 namespace tilelace::cuda {
 
-/// The number of the running call. Called by: any thread, once the kernel before has ended; in a
+/// The number of the running call. Called by: any thread, once the previous kernel has ended; in a
 /// call's last kernel, before the last count_call.
 TILELACE_DEVICE std::uint32_t call_number(const CallParams& c) {
   return *static_cast<const volatile comm::Flag*>(&c.counter->done) + 1;
 }
 
 /// Tells every peer that this rank has entered the call. Called by: one warp of the call's first
-/// kernel, after the kernel before, so that all earlier calls have ended.
+/// kernel, once the previous kernel has ended, and with it all earlier calls.
 TILELACE_DEVICE void send_headers(const CallParams& c, std::uint32_t epoch) {
   const unsigned own =
       (epoch & 1U) * static_cast<unsigned>(c.ranks) + static_cast<unsigned>(c.rank);
@@ -25,8 +25,8 @@ TILELACE_DEVICE void send_headers(const CallParams& c, std::uint32_t epoch) {
   }
 }
 
-/// Counts the call, by its last CTA. Called by: one thread of every CTA of the call's last kernel,
-/// once no thread of the CTA will read the number again.
+/// The last CTA that calls this counts the call. Called by: one thread of every CTA of the call's
+/// last kernel, once no thread of the CTA will read the number again.
 TILELACE_DEVICE void count_call(const CallParams& c, std::uint32_t epoch) {
   CallCounter* const counter = c.counter;
   if (comm::CudaDeviceAtomics::add(&counter->passed, 1U) + 1 != gridDim.x) return;

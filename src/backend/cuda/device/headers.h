@@ -9,7 +9,7 @@ namespace tilelace::cuda {
 /// every lane of one warp, after the kernel that counted the previous call. Order, bound: as wait.
 /// Returns to all lanes whether every peer came and makes the same call. A header of a later call
 /// is accepted: its rank was in this call and went on, for example after a failed wait. `headers`:
-/// of slot 0, by rank; those of slot 1 follow.
+/// slot 0's words by rank, then slot 1's.
 TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* headers, int rank,
                                   int ranks, std::uint32_t epoch, std::uint32_t hash) {
   bool good = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How elements of a type are added by memory at their destination.
+// The Landing that adds elements of a type to those at their destination.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs of units whose flags are in the data: every four bytes are stored with their call's number.
-// A unit of 16 bytes takes two lines of 16; a warp's first lines are adjacent, as are its second.
+// Verbs of units whose flags are in the data: every four bytes are stored with the call's number.
+// A unit of 16 bytes takes two lines. In memory, 32 units' first lines precede their second lines.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "comm/cuda_pairs.h"
@@ -14,7 +14,7 @@ struct alignas(16) Line {
 
 constexpr int kLinesOfUnit = 2;
 
-/// Distance, in lines, of a unit's two lines. first_line: where unit `unit` of a place begins.
+/// Lines from a unit's first line to its second. first_line: index of a unit's first line.
 constexpr int kSecondLine = 32;
 TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
   return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads and stores units of parcels, which may have any alignment; completes sums before they are
-// stored; and admits to calls in which each pair of ranks has its own hash.
+// stored; enters and admits calls in which each pair of ranks may have its own hash.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/activation.h"
@@ -68,9 +68,9 @@ class Units {
   bool aligned_;
 };
 
-/// Reads the parameters, whose first read is slow, then waits for the end of the kernel before.
-/// Then lets the next kernel start, which is safe once all CTAs of this one run; but not on a
-/// shared device, where that kernel would take others' SMs.
+/// Reads the parameters, whose first read is slow, then waits for the end of the previous kernel.
+/// Then lets the next kernel start once all CTAs of this one run; but not on a shared device,
+/// where the next kernel would take SMs of other communicators.
 template <class Params>
 TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   constexpr int kStep = 64;  // bytes of a line of constants
@@ -98,8 +98,8 @@ TILELACE_DEVICE bool refuses(const ExchangeParams& p) {
 }
 
 /// As send_headers, with a hash for each peer. It needs no release, which would wait for data in
-/// flight: the header only says that earlier calls have ended, and they ended with the kernel
-/// before. Called by: one warp of the call's first kernel.
+/// flight: the header only says that earlier calls have ended, and they ended with the previous
+/// kernel. Called by: one warp of the call's first kernel.
 template <bool kWords = false>
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -109,7 +109,7 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
     const int peer = (c.rank + i) % c.ranks;
     auto* const headers = reinterpret_cast<comm::Header*>(c.memory_at(peer) + c.headers);
     const std::uint32_t told = refuses<kWords>(p) ? p.refusal : with_word<kWords>(p, p.told[peer]);
-    // stays: the order is that of kernels
+    // stays: the order of kernels suffices
     comm::CudaPairs::store(headers + own, comm::make_header(epoch, told));
   }
 }
@@ -129,7 +129,7 @@ TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
          (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
 }
 
-/// Whether the header shows that its rank makes the same call, or a later one.
+/// Whether header `seen` shows that the peer makes the same call, or is in a later one.
 template <bool kWords = false>
 TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
                                  comm::Header seen) {
@@ -151,7 +151,7 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
     const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
     comm::Header seen = 0;
     const auto here = [&] {
-      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // stays: nothing else is read by it
+      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // stays: no data depends on it
       return comm::epoch_reached(comm::header_epoch(seen), epoch);
     };
     while (good && !here()) good = wait.again(place);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the two proxies: threads' own loads and stores, and TMA. Neither proxy sees what the
-// other wrote unless a fence (or the completion of a bulk group) is in between.
+// Operations of two memory proxies: threads' own loads and stores, and TMA. Neither proxy sees
+// what the other wrote unless a fence (or the completion of a bulk group) is in between.
 #pragma once
 #include <cstdint>
 
@@ -27,8 +27,8 @@ TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t b
       : "memory");
 }
 
-/// Copies shared -> global, of any rank; in the bulk group that is committed next. Additions are
-/// single operations on each element, at the memory's owner; PTX gives them .relaxed.gpu.
+/// Copies or adds shared -> global memory of any rank, in the bulk group that is committed next.
+/// An addition is one operation per element at the memory's owner; PTX makes it .relaxed.gpu.
 template <Landing kLanding>
 TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes) {
   if constexpr (kLanding == Landing::copy)

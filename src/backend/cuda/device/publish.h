@@ -14,9 +14,9 @@ struct Crew {
 };
 
 /// Raises a flag, at a peer or at the own rank. Called by: one thread, the flag's only writer.
-/// Order: release at system scope. Publishes what this thread wrote, what others wrote before a
-/// barrier that this thread has since passed, and its completed bulk groups. Never
-/// blocks.
+/// Order: release at system scope. Publishes what this thread wrote, what other threads wrote
+/// before a barrier that this thread has since passed, and this thread's completed bulk groups.
+/// Never blocks.
 TILELACE_DEVICE void signal(comm::Flag* flag, std::uint32_t epoch) {
   comm::signal<comm::CudaAtomics>(flag, epoch);
 }

@@ -46,10 +46,10 @@ struct WaitPage {
 /// What every wait of a rank needs; passed by value in a kernel's parameters. There are
 /// up to three abort words, since a read of host memory takes over a microsecond. `stop`
 /// is in device memory; every round of a wait reads it. Words in host memory are read
-/// every few ms; a thread that finds one set copies it to `stop`, where all other waits
+/// every few ms; a thread that finds a nonzero word copies it to `stop`, where all other waits
 /// see it.
-/// `group_stop` is the word of the group (Group::abort_word): through it an abort by a peer, or the
-/// watch for dead processes, ends kernels without a host thread. Null if it cannot be mapped.
+/// `group_stop` is the group's word (Group::abort_word). Through this word an abort by a peer, or
+/// the watch for dead processes, ends kernels without a host thread. Null: it cannot be mapped.
 struct WaitContext {
   comm::AbortWord* stop = nullptr;
   const comm::AbortWord* host_stop = nullptr;

@@ -11,9 +11,9 @@
 
 namespace tilelace::cuda {
 
-/// Words that the warps of a row's CTAs exchange: for each group of 32 units its sum of squares and
-/// its largest value. A CTA with whole rows alternates between two sets, since a late warp may
-/// still read those of the previous row. Idle warps have the last words, one per CTA.
+/// Words that the warps of a row's CTAs exchange: the sum of squares and the largest value of each
+/// group of 32 units. A CTA with whole rows alternates between two sets of words, since a late warp
+/// may still read the previous set. The last words, one per CTA, are for a warp without units.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
@@ -42,7 +42,7 @@ TILELACE_DEVICE float scale_of(float most) {
 
 }  // namespace detail
 
-/// A thread's part of its CTA's part of a row: units thread, thread + threads, ... All threads of a
+/// One thread's units of its CTA's part of a row: thread, thread + threads, ... All threads of a
 /// row's CTAs call every function; threads from number `threads` on have no units.
 template <class Element, int kUnits>
 class RowNorm {
@@ -78,7 +78,7 @@ class RowNorm {
     return in_part(k) && unit(k) < p_.row_units;
   }
 
-  /// Call before any wait. Starts copies of the weight; `settle` waits for them and the residual's.
+  /// Call before any wait. Starts to copy the weight; `settle` awaits the weight and the residual.
   TILELACE_DEVICE void load_weight() {
     if (kKeepsWeight)
 #pragma unroll
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Writes this warp's word for its k-th units into all CTAs of the row, by barrier number `of`.
+  /// Gives all CTAs of the row this warp's word for its k-th units; if parts > 1, by barrier `of`.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -180,7 +180,7 @@ class RowNorm {
     return sum;
   }
 
-  /// 1 / sqrt of the mean square. Units beyond the row are zero, so they change nothing.
+  /// 1 / sqrt(mean square + eps). Units beyond the row are zero, so they change nothing.
   TILELACE_DEVICE float root_of_squares() const {
     const float2* const of = squares_at();
     float sum = detail::tree_of_warp(lane() < groups() ? of[lane()].x : 0.0F);
@@ -245,7 +245,7 @@ class RowNorm {
   NormShared& shared_;
   uint4* h_;
   int threads_;
-  int first_;  ///< first unit of the row in this CTA's part
+  int first_;  ///< index in the row of this CTA's first unit
   int turn_ = 0;
   float given_ = 1;  ///< factor of quantised values
 };
@@ -304,7 +304,7 @@ inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int thre
   return cudaLaunchKernelEx(&config, kernel, p);
 }
 
-/// Calls f with params that choose each kernel, one after the other, until f returns an error.
+/// Calls f for every kernel, with params that select that kernel, until f returns an error.
 template <class F>
 cudaError_t for_each_norm(const F& f) {
   NormParams p{};

@@ -6,8 +6,8 @@
 
 namespace tilelace::cuda {
 
-/// Tiles of a gemm_ar that peers finish: their flags, where they arrive in the slot, and where
-/// they are copied from there.
+/// Tiles of a gemm_ar that peers finish: their flags and shape, where they arrive in the slot, and
+/// the memory to which they are copied from the slot.
 struct SharedResults {
   schedule::ShareFlags flags;
   schedule::PartShape shape;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels that sum after a GEMM share: entering the call, flags of chunks, finishing sums. A
+// Shared by kernels that sum after a GEMM: entering the call, flags of chunks, finishing sums. A
 // CTA works as one: every thread calls every function.
 #pragma once
 #include "backend/cuda/device/activation.h"
@@ -24,9 +24,9 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Flags of chunks. They are raised in parallel, one warp each (a release waits until the flag
-/// before has reached its peer), and awaited by one thread each. After a failed wait nothing more
-/// is done.
+/// Flags of chunks. They are raised in parallel, one warp each (a thread's release waits until its
+/// previous flag has reached the peer), and awaited by one thread each. After a failed wait no flag
+/// is raised.
 class ChunkFlags {
  public:
   /// `of_a_rank`: flags per rank, for the record of a failed wait.
@@ -52,7 +52,7 @@ class ChunkFlags {
     if (waits_ == threads()) settle();
   }
 
-  /// Waits for all flags that were asked for since the last call, unless a wait has failed.
+  /// Waits for all flags given to wait() since the last call. Returns whether all waits succeeded.
   TILELACE_DEVICE bool settle() {
     if (waits_ == 0) return !failed_;
     bool here = true;
@@ -112,7 +112,7 @@ TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedul
   }
 }
 
-/// A summing kernel, one CTA per worker of its schedule.
+/// Launches a summing kernel, with one CTA per worker of its schedule.
 template <class Sum>
 cudaError_t launch_sum(void (*kernel)(Sum), const Sum& sum, int threads, Start start,
                        cudaStream_t stream) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums the values of all ranks at an address, stores to all ranks, and counts on all ranks. Either
-// the switch does so, by a multicast address that stands for the same place on every rank; or this
-// rank does, by loads, stores and additions at each of its peers.
+// Loads for sums over all ranks, stores to all ranks, and counts on all ranks. Either the switch
+// serves them, at a multicast address that stands for the same place on every rank, and returns
+// finished sums; or this rank accesses the memory of each rank itself.
 #pragma once
 #include <type_traits>
 
@@ -88,7 +88,7 @@ struct Sums<SumsBy::by_peers> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// One lane per rank: all release at once. In sequence each would wait for the one before.
+  /// One lane per rank, so all release at once. In sequence each would wait for the one before.
   static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
     const int rank = static_cast<int>(threadIdx.x) & 31;
     if (rank < ranks)

@@ -14,7 +14,7 @@ inline constexpr bool kTraced = true;
 inline constexpr bool kTraced = false;
 #endif
 
-/// Bytes of shared memory after those of the kernel. They hold the number of events, and for each
+/// Bytes of shared memory after the kernel's own. They hold the number of events, and for each
 /// math group the cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
@@ -23,8 +23,8 @@ enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
   ready,       ///< the kernel before this one has ended
   segment,     ///< load: begins with a tile's operands [tile]
-  wait_rows,   ///< load: begins to wait for flags [number of tiles before]
-  rows_here,   ///< load: rows of these flags are here [number of tiles before]
+  wait_rows,   ///< load: begins to wait for flags [number of earlier tiles]
+  rows_here,   ///< load: rows of these flags are here [number of earlier tiles]
   flag,        ///< load, copy, watch: a flag was seen raised [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
   wait_terms,  ///< load: begins to wait for the peers' terms [tile]
@@ -37,8 +37,8 @@ enum class TraceKind : std::uint8_t {
   multiplied,  ///< math: MMAs have ended [cycles without operands]
   summed,      ///< math: terms or partials are added
   allowed,     ///< math: call admitted, storing begins; only for first tiles
-  written,     ///< math: a partial's stores are issued
-  given,       ///< math: a partial is signalled
+  written,     ///< math: a partial's stores are issued; copy: a push's stores
+  given,       ///< math: a partial is signalled; copy: a push's rows are
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
   wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all tiles
@@ -71,7 +71,7 @@ TILELACE_HD constexpr std::uint32_t trace_what(TraceKind kind, int lane, std::ui
          (argument < 0xFFFFFFU ? argument : 0xFFFFFFU);
 }
 
-/// Where a launch writes: CTA c from events + c * each on; if null, or c >= `ctas`, nowhere.
+/// Where a launch writes: CTA c from events + c * each on, unless `events` is null or c >= `ctas`.
 struct TraceSink {
   TraceEvent* events;
   int each, ctas;
@@ -119,7 +119,7 @@ class Trace {
                  "r"(static_cast<std::uint32_t>(ns >> 32))
                  : "memory");
   }
-  /// Adds cycles that a math group waited. By its first thread; branch-free: MMAs are in flight.
+  /// Adds cycles that a math group waited, by its thread 0. Branch-free, since MMAs are in flight.
   TILELACE_DEVICE void starved(int group, int thread, std::uint32_t cycles) const {
     asm volatile(
         "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p red.shared.add.u32 [%1], %2;\n}" ::"r"(thread),
@@ -149,7 +149,7 @@ class Trace {
 #endif
 };
 
-/// For kernels without a layout of shared memory.
+/// A Trace with shared memory of its own, for kernels that lay out none.
 template <class Params>
 TILELACE_DEVICE Trace make_trace(const Params& p) {
 #ifdef TILELACE_TRACE

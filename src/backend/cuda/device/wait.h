@@ -106,8 +106,8 @@ TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPla
       c, place, header, epoch, [](comm::Header have) { return comm::header_epoch(have); }, seen);
 }
 
-/// Whether a peer's header is of this rank's call. If not, writes the record and ends all waits of
-/// this rank. Called by: any thread.
+/// Whether a peer's header announces this rank's call. If not, writes the record and ends all waits
+/// of this rank. Called by: any thread.
 TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::Header seen,
                             std::uint32_t hash) {
   const std::uint32_t have = comm::header_hash(seen);

@@ -43,7 +43,7 @@ class WarpFlags {
 
   /// Waits for this round's words, one per lane. After admit(), lanes kMaxGpuRanks and up also wait
   /// for peers' headers, so that one load reads all. A peer overwrites a word only after this rank
-  /// has taken the data behind it, so a word is never of a later round or call than the awaited.
+  /// has taken the word's data, so no word is of a later round or call than the awaited one.
   TILELACE_DEVICE void settle(std::uint32_t round) {
     flush();
     if (waits_ == 0 && !admits_) return;
@@ -87,7 +87,7 @@ class WarpFlags {
   std::uint32_t epoch_;
   int signals_ = 0, waits_ = 0;   ///< at most one per lane
   comm::Header* told_ = nullptr;  ///< the word that this lane raises
-  std::uint32_t said_ = 0;        ///< the round that it then carries
+  std::uint32_t said_ = 0;        ///< the round that this word will carry
   schedule::Index awaited_ = -1;  ///< the word that this lane waits for
   bool admits_ = false, failed_ = false;
 };

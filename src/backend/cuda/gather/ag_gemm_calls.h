@@ -15,8 +15,8 @@ namespace tilelace::cuda {
 /// One rank's ag_gemm calls on one communicator. Calls allocate nothing.
 class AgGemmCalls {
  public:
-  /// `calls` must outlive this object. Local; collective if `nccl`, for plans of that transport.
-  /// Errors: system, those of NcclRows.
+  /// `calls` must outlive this object. `nccl`: plans may use that transport; the constructor is
+  /// then collective, else local. Errors: system, those of NcclRows.
   AgGemmCalls(RankCalls& calls, bool nccl);
   AgGemmCalls(const AgGemmCalls&) = delete;
   AgGemmCalls& operator=(const AgGemmCalls&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of ag_gemm, as the functions that enqueue its parts take it; and its sends.
+// The argument of functions that enqueue parts of an ag_gemm call, and one of these: enqueue_sends.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// The parts of a call that do not depend on the weight.
+/// What is the same for all weights of a call.
 struct GatherCall {
   const Problem& problem;
   plan::AgGemmWay plan;
@@ -26,7 +26,7 @@ struct GatherCall {
   [[nodiscard]] schedule::Index row_bytes() const { return plan::input_row_bytes(problem); }
   /// Whether copy engines or NCCL move the rows, on a stream of their own.
   [[nodiscard]] bool copied() const { return !row_of(plan.transport).by_workers(); }
-  /// Whether a push kernel comes before the kernel that waits for rows. If not, the GEMM sends.
+  /// Whether a push kernel sends the rows. If neither copied() nor pushed(), the GEMM sends them.
   [[nodiscard]] bool pushed() const {
     const plan::GemmTile& tile = plan.gemm.tile;
     return !copied() && (awaits() || !plan::can_push(tile.blocks, tile.width)) &&
@@ -42,7 +42,7 @@ struct GatherCall {
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };
 
-/// Starts the transfer of this rank's rows. A copy stream that is forked must be joined later.
+/// Enqueues sends of this rank's rows, unless the GEMM sends. If copied(), join the engine later.
 /// `nccl`: only for transport nccl, else null. Errors: system, peer, timeout (NCCL's).
 void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
 

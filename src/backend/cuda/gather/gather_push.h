@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small kernel of ag_gemm that makes the sends of transport `store`.
+// A small kernel of ag_gemm that sends rows for transport `store`, where the GEMM does not.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,7 +14,7 @@
 namespace tilelace::cuda {
 
 struct GatherPush {
-  schedule::AgGemm schedule;  ///< its workers are CTAs; it points to `borders`
+  schedule::AgGemm schedule;  ///< its workers are CTAs; the kernel points it to `borders`
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
   bool stage = false;  ///< own rows are copied into the own slot, too
   CallParams call;

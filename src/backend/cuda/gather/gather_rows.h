@@ -11,18 +11,18 @@
 
 namespace tilelace::cuda {
 
-/// Waits for the headers of all peers, then for every chunk of their rows. If it is a call's first
-/// kernel, it enters the call; if it is the last, it counts it.
+/// Waits for the headers of all peers, then for every chunk of their rows. As the call's first
+/// kernel it also enters the call; as the last it counts the call.
 struct AwaitRows {
   CallParams call;
   int max_chunks = 1;                       ///< flag of source r: r * max_chunks + chunk
   int chunks[schedule::kMaxGpuRanks] = {};  ///< chunks of each rank's shard
 };
-/// After it all rows are in the slot, unless this rank was stopped.
+/// After this kernel all rows are in the slot, unless this rank was stopped.
 [[nodiscard]] cudaError_t enqueue_await(const AwaitRows&, cudaStream_t);
 
-/// Copies bytes [own_begin, own_end) of `to` from `own`, the others from the slot; all are
-/// multiples of 16. Writes nothing once the rank is stopped, since the rows may be of another call.
+/// Copies bytes [own_begin, own_end) of `to` from `own`, the other bytes from the slot. Offsets are
+/// multiples of 16. If the rank is stopped, copies nothing: the rows may be of another call.
 struct GatheredCopy {
   std::byte* to = nullptr;
   const std::byte* slot = nullptr;

@@ -10,10 +10,10 @@ namespace tilelace::cuda {
 
 struct ArchitectureKernels {
   std::string_view architecture;  ///< its name in core/architecture.h
-  /// Kernels for each tile of its plans and each type of GPUs.
+  /// Kernels for each tile of its plans and each element type on GPUs.
   std::span<const GemmKernel> (*kernels)();
 
-  /// The kernels of a tile; null: no such tile. Kernels that the build lacks are null, too.
+  /// The kernels of a tile; null: no such tile. Functions that the build lacks are null there.
   [[nodiscard]] const GemmKernel* find(std::string_view tile, DType) const;
 };
 

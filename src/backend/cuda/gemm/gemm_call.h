@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of the GEMM: memory for partials, descriptors, launches, which allocate nothing.
+// Host side of the GEMM: memory for partials, tensor maps, and launches, which allocate nothing.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -18,16 +18,16 @@ void require_aligned(const void* p, const char* name);
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Tensor map for the slice of a tile's tokens that extends beyond the last of `of_tiles` tokens.
+/// Tensor map for the slice that the last of `of_tiles` tokens fill only in part; empty: none.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
-/// Fills in what a GEMM alone needs in addition: where its tokens end.
+/// Fills in what only a GEMM by itself needs: the number of its tokens, and their tail_map.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 
 /// Fills in what a gated problem needs in addition: up and its bias. Errors: as fill_operands.
 void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
-/// Fills in tensor maps of the result, beyond whose rows nothing is written. `gated`: a tile has
-/// only half of its columns there.
+/// Fills in tensor maps of the result, which drop stores beyond its last row. `remainder`: for a
+/// tile's width beyond a multiple of 64. `gated`: only half of a tile's width is in the result.
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 

@@ -19,8 +19,8 @@ struct TensorMapSource {
   bool operator==(const TensorMapSource&) const = default;
 };
 
-/// A map of boxes of `rows` x 128 bytes with 128-byte swizzle. Beyond the matrix loads give zeros
-/// and stores are dropped. Errors: usage, system.
+/// A map of boxes of `rows` x 128 bytes with 128-byte swizzle. Loads beyond the matrix give zeros,
+/// stores beyond it are dropped. Errors: usage, system.
 CUtensorMap rows_map(TensorMapSource, DType, int rows);
 /// A map for stores: boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes)
 /// without swizzle.

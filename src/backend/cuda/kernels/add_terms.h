@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// Terms of all peers, and their layout in a step of the ring: one after the other, in rank order.
+/// Layout of the peers' terms in a step of the ring: one peer after the other, in rank order.
 struct TermsOf {
   int rank, ranks;
   std::uint32_t apart;  ///< bytes from a peer's pieces to the next one's
@@ -25,8 +25,8 @@ struct AddTerms {
   }
 
   /// Adds kAtOnce pieces of every peer, from piece `first` on, in rank order. Since a + b = b + a,
-  /// ranks 0 and 1 add directly to their own term. Others first sum the lower ranks' terms,
-  /// beginning with -0, to which any term adds exactly.
+  /// ranks 0 and 1 add directly to their own term. Other ranks first sum the lower ranks' terms.
+  /// That sum begins with -0, to which any term adds exactly.
   template <class Accumulators>
   TILELACE_ROLE static void pieces(const TermsOf& t, Accumulators& acc, int first,
                                    std::uint32_t at) {

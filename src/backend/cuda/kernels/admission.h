@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether results of a call may be stored: only after every peer has confirmed that it makes the
-// same call, and never after a failed wait. The kernel continues after a failed wait. `Shared` has
-// a barrier `admitted` and a word `failed`.
+// Decides whether a kernel may store a call's results: only after every peer has confirmed that it
+// makes the same call, and never after a failed wait. (The kernel then continues, without storing.)
+// `Shared` has a barrier `admitted` and the words `failed` and `number`.
 #pragma once
 #include <climits>
 
@@ -17,21 +17,21 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Whether the results of a tile may be stored; equal for all threads. Waits for admission. A CTA's
-/// tiles must have increasing numbers.
+/// Waits for the admission. Returns to all threads alike whether this tile's results may be stored.
+/// A CTA must ask for its tiles in increasing order of their numbers.
 template <class Shared>
 TILELACE_DEVICE bool may_store(Shared shared, int tile) {
-  ptx::barrier_wait(shared.admitted(), 0);  // stays: `failed` alone; terms' flags order the rest
+  ptx::barrier_wait(shared.admitted(), 0);  // stays: orders `failed`; terms' flags order the rest
   return ptx::load_shared(shared.failed()) > tile;
 }
 
-/// Notes that a wait of this tile failed: results of it and of later tiles are not stored.
+/// Records that a wait for this tile failed, so this tile and all later ones are not stored.
 template <class Shared>
 TILELACE_DEVICE void fail_from(Shared shared, int tile) {
   ptx::store_shared_least(shared.failed(), tile);
 }
 
-/// The call's number, for threads that have passed the admission.
+/// Waits for the admission and returns the call's number.
 template <class Shared>
 TILELACE_DEVICE std::uint32_t admitted_number(Shared shared) {
   ptx::barrier_wait(shared.admitted(), 0);

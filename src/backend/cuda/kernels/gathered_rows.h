@@ -6,8 +6,8 @@
 
 namespace tilelace::cuda {
 
-/// Named barrier of the warps that need the call's number, after which the call may be counted: the
-/// admitting warp, the loading warp, and two warps that may send rows.
+/// Named barrier of the warps that read the call's number: the admitting warp, the loading warp and
+/// two warps that may send rows. The call may be counted only after this barrier.
 constexpr int kNumberBarrier = 7;
 constexpr int kNumberThreads = 128;
 
@@ -22,7 +22,7 @@ class GatherWaits {
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
-      proxy_fence_global();  // stays: the end of the kernel before says so, too
+      proxy_fence_global();  // stays: the previous kernel's end orders this, too
     }
     epoch_ = call_number(p_.call);
     ptx::arrive_threads(kNumberBarrier, kNumberThreads);
@@ -63,7 +63,7 @@ class GatherWaits {
     }
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
-    proxy_fence_global();  // since any lane may load
+    proxy_fence_global();  // by every lane, since any lane may load
     if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, tile_);
   }
 
@@ -96,7 +96,7 @@ TILELACE_DEVICE void watch_rows(const Params& p, Shared shared) {
       if (chunk * order.chunk_rows >= order.shard[shard].end - order.shard[shard].begin) continue;
       if ((seen >> i & 1U) != 0) continue;
       const int flag = order.shard[shard].source * order.max_chunks + chunk;
-      // stays: traces alone
+      // stays: only for traces
       if (comm::epoch_reached(comm::CudaAtomics::load_acquire(flags + flag), epoch)) {
         trace.add(TraceKind::flag, kWatchLane, flag);
         seen |= 1ULL << i;

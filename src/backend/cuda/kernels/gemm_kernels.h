@@ -48,8 +48,8 @@ struct GemmKernel {
   int shared_bytes = 0;
   int col_slice = 0;       ///< columns of a tile that one CTA loads
   int row_slice = 0;       ///< rows of a tile that one CTA loads
-  TokenSlices tokens{};    ///< slices of a tile
-  int partial_floats = 0;  ///< fp32 partial of one CTA
+  TokenSlices tokens{};    ///< slices of a tile's tokens
+  int partial_floats = 0;  ///< fp32 values in the partial of one CTA
   std::array<const void*, kGemmUses> functions{};
 
   /// The kernel for a use; null: not made, or not in this build (TILELACE_TILES).

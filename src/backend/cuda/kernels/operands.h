@@ -24,8 +24,8 @@ struct GemmScratch {
   int ctas;  ///< size of the arrays
 };
 
-/// `rows` is the operand on the tile's row side, `cols` that on its column side: activations and
-/// weight, or the other way round in the swapped form.
+/// `rows` is the operand of the tile's rows, `cols` the operand of its columns: activations and
+/// weight, or, in swapped tiles, weight and activations.
 struct GemmOperands {
   CUtensorMap rows;
   CUtensorMap cols;
@@ -44,12 +44,12 @@ struct UpWeight {
   const void* bias;  ///< [n] or null
 };
 
-/// More weights that a kernel takes at once, and the columns of all its weights.
+/// Several weights of a kernel: maps of all but the first; biases and numbers of columns of all.
 struct MoreWeights {
   CUtensorMap map[plan::kMostWeights - 1];
   const void* bias[plan::kMostWeights];  ///< [n] or null
   int n[plan::kMostWeights];
-  int count;  ///< number of weights; 1: only that in GemmOperands
+  int count;  ///< number of weights; 1: only the one in GemmOperands
 };
 
 /// The tile that a CTA computes. `cta` is the CTA's number, and `cta_row` its row, in the cluster
@@ -65,7 +65,7 @@ struct TokenSource {
   int first;
   [[nodiscard]] TILELACE_HD constexpr bool there() const { return true; }
 };
-/// The same if all tokens of a CTA may lie beyond the matrix; then the map is null.
+/// The same for CTAs whose tokens may all lie beyond the matrix: the map is null if they do.
 struct TailSource {
   const CUtensorMap* map;
   int first;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partials for other ranks: a tile of a peer's rows is stored directly from registers in the peer's
-// slot. It has the accumulator's layout there: a piece is eight values from each thread of a group.
-// Only the owner's kernel for the same tile reads it.
+// Partials for other ranks: a tile of a peer's rows is stored from registers directly into that
+// peer's slot, in the accumulator's layout: a piece is eight values from each thread of a group.
+// Only the peer's kernel reads a partial, for the same tile and with the same layout.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -18,7 +18,7 @@ struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
-  /// Offset of the partials, a part per CTA. Flags begin at call.flags, one per math group.
+  /// Offset of the slot's partials, one per CTA. At call.flags, each has a flag per math group.
   std::size_t partials;
   std::uint32_t pace;  ///< pause between pieces, in 1/16384 of the time of a tile's MMAs
   int term_pieces;     ///< pieces per peer and group in a step of the ring

@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of the loading warp for own tiles: terms take the ring's steps after the operands. Each
+/// Verbs of the loading warp for own tiles: terms follow a tile's operands in the ring. Each ring
 /// step has the same pieces of all peers and groups.
 template <class Body, class Params>
 class TermLoad {
@@ -44,7 +44,7 @@ class TermLoad {
       trace.add(TraceKind::term, kLoadLane, 16 * tile + source);
     }
     const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
-    proxy_fence_global();  // since any lane may load
+    proxy_fence_global();  // by every lane, since any lane may load
     return all;
   }
 
@@ -70,7 +70,7 @@ class TermLoad {
   Place place_;
 };
 
-/// The residual's rows for a tile's sum.
+/// The part of the residual that a tile's sum needs.
 struct ResidualTile {
   int row, col, rows, cols;
 };
@@ -90,7 +90,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA beside one with own rows: leaves the ring's steps empty in which that CTA has terms.
+/// For a CTA whose neighbour has own rows: passes empty ring steps while the neighbour loads terms.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
@@ -108,7 +108,7 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// Called when a group's MMAs, which began at cycle `began`, are issued. `more`: a turn follows.
+  /// Called when a group's MMAs, which began at cycle `began`, are issued. `more`: a tile follows.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
@@ -133,9 +133,9 @@ class PeerSums {
     math.note(TraceKind::given);
   }
 
-  /// Adds the peers' terms in rank order, with the own one in its place. Loads from the ring are
-  /// slow beside MMAs, and stages that are not yet free delay the other group, so two pieces are
-  /// loaded together if possible.
+  /// Adds the peers' terms in rank order, with the own term in its place. Two pieces are loaded
+  /// together if possible: loads from the ring are slow while the other group multiplies, and that
+  /// group waits for the stages to be released.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;
@@ -172,7 +172,7 @@ class PeerSums {
  private:
   const Params& p_;
   typename Body::Shared shared_;
-  std::uint32_t turn_ = 0;  ///< cycles of the last turn; 0 if no turn follows
+  std::uint32_t turn_ = 0;  ///< cycles of the last turn; 0 if no tile follows
 };
 
 }  // namespace tilelace::cuda

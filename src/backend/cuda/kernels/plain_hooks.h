@@ -37,7 +37,7 @@ struct PlainHooks {
   using Place = typename Body::Place;
   static constexpr int kLoadRegisters = Body::Shape::kLoadRegisters;
 
-  /// Splits a worker's tile into one tile for each CTA of the cluster.
+  /// Returns this CTA's tile within the worker's tile; `cta_row`: the CTA's row in the cluster.
   static TILELACE_DEVICE CtaTile tile_of(const Place& place, schedule::GemmCell cell, int cta_row) {
     return {cell.row * Body::Tile::cluster_rows + cta_row,
             cell.col * Body::Tile::cluster_cols + place.col, cta_row, place.cta};

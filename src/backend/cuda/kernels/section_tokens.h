@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens of an operand in sections. Tiles begin at the first row of their section.
+// Loads of an operand whose tokens are in sections. A section's tiles begin at its first row.
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -17,10 +17,10 @@ class SectionTokens {
   [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
     return Body::Tail::expected_bytes(place_, left(cell, first));
   }
-  /// The map to load from: `all` for a whole slice, null beyond the section.
+  /// The map to load from: `all` for a whole slice, a tail for a partial one, null beyond the end.
   [[nodiscard]] TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all,
                                                        schedule::GemmCell cell, int first) const {
-    const int tail = max(p_.work.order.tail(cell.section), 0);  // without one whole slices are left
+    const int tail = max(p_.work.order.tail(cell.section), 0);  // no tail: left() is whole slices
     return Body::Tail::map(all, p_.tail + tail, left(cell, first));
   }
   [[nodiscard]] TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first) const {
@@ -28,11 +28,11 @@ class SectionTokens {
   }
 
  private:
-  /// Number of tokens from `first` to the section's end; without a map of its tail in whole slices.
+  /// Tokens from `first` to the section's end; rounded up to whole slices if there is no tail map.
   [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
     const int n = p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
     if (p_.work.order.tail(cell.section) >= 0) return n;
-    return (n + Body::kTokenSlice - 1) & -Body::kTokenSlice;  // down: a power of two; n may be < 0
+    return (n + Body::kTokenSlice - 1) & -Body::kTokenSlice;  // slice: a power of two; n may be < 0
   }
 
   const Params& p_;

@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// Tells peers of `pending`, the last tile stored at all ranks, once its stores have arrived: after
-/// the next MMAs, so that no thread waits for the stores. By the whole warp of the thread that
-/// stored: the condition is uniform in the warp, since a divergent branch here would make ptxas
-/// reconverge in every step of the main loop.
+/// Tells peers of `pending`, the last tile stored at all ranks, once its stores have arrived. Runs
+/// after the next tile's MMAs, during which the stores arrive. The whole warp of the thread that
+/// stored takes part: a divergent branch here would make ptxas reconverge the warp in every step of
+/// the main loop.
 template <class Params, class Shared, class Math>
 TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
   const int number = pending;
@@ -21,7 +21,7 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   const std::uint32_t epoch = admitted_number(shared);
   if (math.thread() == 0) bulk_complete();
   __syncwarp();
-  // One lane per peer, so that no release waits for a flag sent before.
+  // One lane per peer, so that no release waits for the flag to another peer.
   const int own = __shfl_sync(~0U, number, 0);
   const int lane = math.lane();
   const int peer = (p.call.rank + lane) % p.call.ranks;

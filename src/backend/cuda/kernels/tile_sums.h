@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums tiles that all ranks have given. The warps that do so read from all ranks: they are those
-// that neither load nor multiply and, at the end, the groups that have multiplied.
+// Sums tiles that all ranks have given. Warps that neither load nor multiply read the tiles from
+// all ranks and sum them; at the end, the groups that have multiplied do so, too.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Number of a CTA's part of a tile. It depends on the position, so it is equal on all ranks,
-/// whatever their order of tiles. count_at: offset of count number `count` in symmetric memory.
+/// Number of a CTA's part of a tile. It depends only on the part's position, so it is equal on all
+/// ranks, whatever their order of tiles. count_at(): a count's offset in symmetric memory.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -46,7 +46,7 @@ class PieceSums {
   using By = Sums<kBy>;
   using Tile = typename Body::Tile;
   using Element = typename Body::Element;
-  static constexpr int kUnits = Tile::width / 8;  ///< pieces of a row, some beyond the result
+  static constexpr int kUnits = Tile::width / 8;  ///< pieces per row, some beyond the result's end
 
  public:
   TILELACE_DEVICE PieceSums(const Params& p, typename Body::Shared shared)
@@ -101,7 +101,7 @@ class PieceSums {
   }
 
  private:
-  /// This CTA's number in the cluster. Computed anew, since keeping it would take a register.
+  /// This CTA's number in the cluster. Recomputed, since a kept value would take a register.
   static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
   /// This CTA's part of a tile, of which `rows` rows and `units` pieces per row exist.
   struct Part {
@@ -184,8 +184,8 @@ class PieceSums {
       By::template store<Element>(p_.results, p_.call.ranks, p_.results_at + offset, v);
   }
 
-  /// One thread waits until every rank has counted once more than for earlier uses; the barrier
-  /// shows others what it saw. `uses` is volatile, as its last use may have been on another SM.
+  /// One thread waits until every rank has added one for this use of the count; the barrier then
+  /// makes what it saw visible to the others. `uses` is volatile: another SM may have written it.
   TILELACE_DEVICE void await(Role role, int tile, int count) {
     if (!good_) return;
     bool here = true;
@@ -226,7 +226,7 @@ class PieceSums {
   bool good_ = false;
 };
 
-/// Verbs of run_sums_math, around the op's `math`.
+/// Verbs of run_sums_math, carried out by `math` (a GemmMath).
 template <class Body, class Params, SumsBy kBy, class Math>
 class GiveTiles {
  public:
@@ -237,9 +237,9 @@ class GiveTiles {
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) { math_.multiply(s); }
   TILELACE_DEVICE void give(schedule::GemmCell cell) { math_.store(cell); }
   TILELACE_DEVICE void admit() { admitted_ = may_store(shared_, 0); }
-  /// The thread that stored waits until its stores have arrived; then one lane per rank counts. The
-  /// whole warp takes part, since a divergent branch makes ptxas reconverge in every step of the
-  /// main loop.
+  /// The thread that stored waits until its stores have arrived; then the warp adds one to the
+  /// count at every rank. The whole warp takes part, since a divergent branch here would make ptxas
+  /// reconverge it in every step of the main loop.
   TILELACE_DEVICE void tell_given(int tile) {
     const int thread = static_cast<int>(threadIdx.x) & 127;
     if (__shfl_sync(~0U, thread / 32, 0) != 0 || !admitted_) return;

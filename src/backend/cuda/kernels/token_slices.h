@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens of a tile its CTAs load. A copy that reaches beyond the matrix fills the rest with
 // zeros, which takes longer than loading real rows (docs/decisions/0020). So the last tile loads
-// only the real rows and few others. Its other rows keep old data; their results are not stored.
+// little more than the real rows. The rest keeps old data; results of these rows are not stored.
 #pragma once
 #include "core/host_device.h"
 
@@ -29,7 +29,7 @@ struct TokenSlices {
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// In a matrix of `all` tokens at most one slice is loaded in part: its loaded tokens, or 0.
+  /// Tokens loaded of the one slice that a matrix of `all` tokens loads in part; 0: no such slice.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

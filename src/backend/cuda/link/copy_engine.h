@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The copy role of ag_gemm on copy engines: the sender's role loop runs on the host, and its verbs
-// enqueue copies on a stream of its own. That is forked from the call's stream and joined again.
+// enqueue copies on a separate stream, which forks from the call's stream and later joins it.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -20,22 +20,22 @@ struct CopyWaits {
 };
 
 /// The stream of a rank's copies. A call enqueues, in this order:
-///   1. what enters the call      the epoch word gets the call's number
+///   1. if needed, what sets the epoch word to the call's number (ag_gemm: the call before did)
 ///   2. fork(stream)
 ///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
-///  4. the kernel that waits, on the call's stream: after the sends, so that with few hardware
-///      queues it cannot block what the peers wait for
+///   4. the kernel that waits for rows, on the call's stream: after the sends, so that with few
+///      hardware queues it cannot block what the peers wait for
 ///   5. join(stream)              the epoch word may change again
 /// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c must use
 /// slot c mod 2: the caller ensures that (CallSlots). A flag is raised by a copy that follows the
 /// copy of its data on the same stream. CUDA does not promise that polling kernels see two copies
-/// of a stream in order; gpu_litmus checks it. A wait is a kernel of one warp, which begins when
-/// the copies before it are done. By then the kernel of step 4 may be resident, so
+/// of a stream in order; gpu_litmus checks that they do. A wait is a kernel of one warp, which
+/// begins when the copies before it are done. By then the kernel of step 4 may be resident, so
 /// that kernel must leave an SM free, or room on one. Calls come from one thread at a
 /// time.
 class CopyEngine {
  public:
-  /// `epoch`: the word in this device's memory whose value signals send. Error: system.
+  /// `epoch`: a word in this device's memory; signals send its value. Error: system.
   CopyEngine(int device, const comm::Flag* epoch);
   ~CopyEngine();
   CopyEngine(const CopyEngine&) = delete;
@@ -49,12 +49,12 @@ class CopyEngine {
   /// Copies rows of `width` bytes; pitches are in bytes.
   void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
-  /// Sets the word whose value signals send, and which waits wait for, from now on.
+  /// From now on, signals send this word's value, and waits wait for it.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
   /// Makes later copies run after this rank's flag has reached the call's epoch. If the wait fails,
   /// they still run, but later signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Raises the flag to the call's epoch after all copies so far, which its waiters then see.
+  /// Raises the flag to the call's epoch after all copies so far; its waiters see these copies.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -93,7 +93,7 @@ class GatherCopyVerbs {
     require_copies(s, place.waits != nullptr);
   }
 
-  /// Does nothing: step 1 of the call (CopyEngine) has sent the headers.
+  /// Does nothing: the call's first kernel sends the headers.
   void signal_header(int /*peer*/) {}
   /// Does nothing: copies write no results, and the kernel's compute roles admit.
   void admit() {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transport `nccl` of ag_gemm: NCCL sends and receives rows, for devices without fast access to
-// each other's memory. NCCL has no timeouts, so a thread here aborts it when our waits fail.
+// each other's memory. NCCL has no timeouts, so a thread aborts its kernels when our waits fail.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -20,14 +20,14 @@ struct GpuRates {
   int gpus = 0;
   int multiprocessors = 0;
   int compute_major = 0, compute_minor = 0;
-  double clock_ghz = 0;  ///< the highest
+  double clock_ghz = 0;  ///< highest clock
   std::vector<TimedProduct> products;
   double local_gbps = 0;  ///< copies inside a device
   // Between GPUs, per GPU and direction; 0 if there is one GPU.
   double push_gbps = 0;          ///< copy engine, writes
   double pull_gbps = 0;          ///< copy engine, reads
-  double store_gbps = 0;         ///< all SMs together
-  double store_worker_gbps = 0;  ///< one SM of eight that store
+  double store_gbps = 0;         ///< stores of 32 CTAs together
+  double store_worker_gbps = 0;  ///< bulk stores of one CTA while eight store
   double latency_us = 0;         ///< a flag between running kernels, one way
   double copy_us = 0;            ///< a copy of no bytes
   double flag_us = 0;            ///< a copy of four bytes in a sequence of copies
@@ -36,9 +36,9 @@ struct GpuRates {
 /// Reports progress. Called by one thread before each of `total` steps.
 using Say = std::function<void(int done, int total, const std::string& step)>;
 
-/// Measures all GPUs at once, each by a thread; the slowest GPU's figures count. Calls run in CUDA
-/// graphs on random normal operands that do not fit L2; each sample follows 40 ms of the same
-/// calls. Takes about 20 s and 3 GB per GPU; every transfer is checked first. Errors: system (no
+/// Measures all GPUs at once, each by a thread; the slowest GPU's figures count. GEMMs run in CUDA
+/// graphs on random normal operands that do not fit L2; each sample follows 40 ms of the same GEMM.
+/// Takes about 20 s and 3 GB per GPU. Transfers between GPUs are first checked. Errors: system (no
 /// driver, no GPU, a wait that does not end, a transfer that brings wrong data).
 GpuRates measure_gpus(const Say& say);
 

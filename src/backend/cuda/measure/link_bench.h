@@ -32,7 +32,7 @@ struct Way {
 struct Measured {
   bool verified = false;
   double wrong_words = 0;
-  double us = 0;        ///< of a round: median of the slowest rank's samples
+  double us = 0;        ///< time of a round: median over samples of the slowest rank's time
   double gb_per_s = 0;  ///< rate per GPU and direction
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An all-gather by each way to move bytes: every rank sends its source to every peer, or reads
-// every peer's source, in rotated order. All ranks do so at once. Read by nvcc and the host.
+// An all-gather in each of the ways to move bytes: every rank sends its source to every peer, or
+// reads every peer's source, in rotated order. All ranks do so at once. For nvcc and the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -51,7 +51,7 @@ cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint
 /// Writes this rank's pattern into the source.
 cudaError_t enqueue_source(const Links& l, cudaStream_t stream);
 constexpr int kCompareBlocks = 264;
-/// Adds to kCompareBlocks counts how many words of the slots differ from their rank's pattern.
+/// Adds to `wrong`, kCompareBlocks counts, the number of slot words that differ from the pattern.
 cudaError_t enqueue_compare(const Links& l, std::uint32_t* wrong, cudaStream_t stream);
 
 }  // namespace tilelace::cuda::measure

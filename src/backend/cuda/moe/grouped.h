@@ -28,17 +28,17 @@ struct GroupedParams {
   CUtensorMap up;
   schedule::GroupedTiles tiles;
   const std::int32_t* begins;   ///< [experts + 1]: first row of each expert
-  const std::int32_t* sources;  ///< index of a row's scale; null: the row
+  const std::int32_t* sources;  ///< row r has scale[sources[r]]; null: scale[r]
   const float* scale;           ///< or null
   const void* bias;             ///< or null
   void* out;
   int experts;
   int n;             ///< columns of the result
   int steps;         ///< steps of k, 64 each
-  int weight_rows;   ///< rows of an expert in the weight's map
-  int bias_columns;  ///< biases of an expert
+  int weight_rows;   ///< rows per expert in the weight's map
+  int bias_columns;  ///< number of biases per expert
   int bias_step;     ///< elements from one column to the next
-  int bias_up;       ///< elements from a gate's bias to that of its up
+  int bias_up;       ///< elements from a gate's bias to its up's bias
   GateForm gate;
   Activation activation;
 };

@@ -16,7 +16,7 @@ class GroupedLoad {
 
   TILELACE_DEVICE void run() {
     for (int tile = K::worker(); finder_.has(tile); tile += K::workers()) load(finder_.find(tile));
-    // A CTA must not exit while another CTA of the cluster may still signal here.
+    // A CTA must not exit while another CTA of the cluster may still signal its barriers.
     if constexpr (K::kCluster > 1)
       for (int i = 0; i < K::kStages; ++i) {
         await_free();
@@ -31,9 +31,9 @@ class GroupedLoad {
 
   TILELACE_DEVICE void load(const GroupedTile& tile) {
     const int column = (tile.cell.column * K::kCluster + rank_) * K::kColumns;
-    const bool there = column < p_.n;  // false: only the other CTA has columns
+    const bool there = column < p_.n;  // if not, only the other CTA has columns
     const int weight = tile.expert * p_.weight_rows + column;
-    // Each CTA of the cluster loads a part of the rows, for both.
+    // Each CTA of the cluster loads a part of the rows, for all its CTAs.
     const int eights = tile.cell.width / 8;
     const int first = eights * rank_ / K::kCluster;
     const int mine = eights * (rank_ + 1) / K::kCluster - first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroups of the grouped product that multiply. A tile is 128 weight rows down, rows of x
-// across. If groups take turns, one multiplies while the other stores; else each has half a tile.
+// The warpgroups of the grouped product that multiply. A tile has rows of the weight down, 128 per
+// group, and rows of x across. Groups take turns (one multiplies, one stores) or halve one tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -32,11 +32,11 @@ class GroupedMath {
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
       const int width = shared_.slots[at].width;
       if (width == 0) return;
-      // Turns are also needed: a wait for a parity more than a round ahead would return too early.
-      // stays: turns keep parities apart
+      // Turns are necessary: a wait for a parity more than a round ahead would return too early.
+      // stays: turns order no data, they keep parities apart
       if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
-      if (K::kTurns) ring_.skip(p_.steps);  // the other group's
+      if (K::kTurns) ring_.skip(p_.steps);  // past the other group's tile
       // Decided once, since a branch for each value would separate instructions.
       if (p_.bias == nullptr && p_.activation == Activation::none)
         store<true>(shared_.slots[at]);
@@ -73,15 +73,15 @@ class GroupedMath {
       });
       ring_ = next;
     }
-    // stays: turns keep parities apart
+    // stays: turns order no data, they keep parities apart
     if (K::kTurns) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
     ptx::wgmma_wait<0>();
     pin<kWidth>();
     release(ring_.before());
   }
 
-  /// `between`: work to do once the previous stage's MMAs have ended. If a stage has enough MMAs,
-  /// half of this stage's are then in flight, so that tensor cores never idle.
+  /// `between`: work to do once the previous stage's MMAs have ended. By then half of this stage's
+  /// MMAs are in flight, or all if a stage has few, so the tensor cores never idle.
   template <int kWidth, class Between>
   TILELACE_DEVICE void multiply_stage(bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -135,9 +135,9 @@ class GroupedMath {
   /// What a thread knows about the tile that it stores.
   struct Place {
     const Slot& slot;
-    int rows, width;     ///< of the slot
+    int rows, width;     ///< as in the slot
     int column;          ///< of the thread's 16 bytes in block 0
-    std::int64_t first;  ///< element of the result: the thread's first
+    std::int64_t first;  ///< index in the result of the thread's first element
   };
 
   /// `kSimple`: neither bias nor activation.
@@ -160,11 +160,11 @@ class GroupedMath {
       }
   }
 
-  /// Rounds 64 rows of 64 columns and writes them to shared memory, also rows that were not
-  /// computed, which are never read.
+  /// Rounds 64 rows of 64 columns and writes them to shared memory, even rows that were not
+  /// computed: nobody reads those.
   template <bool kSimple>
   TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
-    constexpr int kBatch = 4;  // groups of eight rows, as registers allow
+    constexpr int kBatch = 4;  // groups of eight rows: as many as registers allow
 #pragma unroll
     for (int b = 0; b < kTogether / 8; b += kBatch) {
       std::uint32_t words[kBatch / 2][4];
@@ -180,7 +180,7 @@ class GroupedMath {
         ptx::store_matrices<true>(to + staged_across(b + j, warp(), lane()), words[j / 2]);
     }
   }
-  /// A thread's results within sixteen rows: two columns, eight apart, each of four rows.
+  /// A thread's results within sixteen rows: four rows in each of two columns, eight apart.
   template <bool kSimple>
   TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
     const float* const bias =
@@ -214,7 +214,7 @@ class GroupedMath {
 
   /// Copies staged results of existing rows to the caller: 16 bytes per thread, whole lines.
   TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
-    constexpr int kApartRows = 16;  // distance between a thread's pieces
+    constexpr int kApartRows = 16;  // distance between a thread's rows
     if (place.column + 64 * i >= p_.n) return;
     const int row = thread_ / 8;
     Element* const to = static_cast<Element*>(p_.out) + place.first + 64 * i;
@@ -228,7 +228,7 @@ class GroupedMath {
     }
   }
 
-  /// This warp's number. Computed anew, to take no register.
+  /// This warp's number in the group. Recomputed, since a kept value would take a register.
   [[nodiscard]] TILELACE_DEVICE static int warp() { return (ptx::thread_again() & 127) / 32; }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   TILELACE_DEVICE void sync_group() const { ptx::sync_threads(kGroupBarrier + group_, 128); }

@@ -25,17 +25,17 @@ struct GroupedKernel {
   static constexpr int kStaging = kForm.staging;
   static constexpr bool kTurns = kForm.turns;
   static constexpr int kReaders = kTurns ? 1 : kGroupedGroups;  ///< groups that share a tile
-  static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< of the result
+  static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< of a CTA's result
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
   static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
 
   /// What the group that multiplies a tile must know about it.
   struct Slot {
-    int row;     ///< the first one, among all experts' rows
+    int row;     ///< the tile's first row, among all experts' rows
     int rows;    ///< rows that exist
     int width;   ///< rows that are computed; 0: no more tiles
-    int column;  ///< of the result
+    int column;  ///< first column, in the result
     float bias[kWeightRows];
     float scale[kMost];
   };
@@ -61,7 +61,7 @@ struct GroupedKernel {
 /// A tile of the whole product.
 struct GroupedTile {
   int expert;
-  int row;  ///< the first one, among all experts' rows
+  int row;  ///< the tile's first row, among all experts' rows
   schedule::GroupedCell cell;
 };
 
@@ -99,7 +99,7 @@ TILELACE_DEVICE void count_tiles(const GroupedParams& p, int* before) {
     before[e] = p.tiles.tiles(p.begins[e + 1] - p.begins[e]);
   __syncthreads();
   if (thread >= 32) return;
-  const int each = (p.experts + 31) / 32;  // a lane's experts, one after the other
+  const int each = (p.experts + 31) / 32;  // experts per lane, consecutive ones
   const int first = thread * each;
   const int last = min(first + each, p.experts);
   int mine = 0;

@@ -24,9 +24,9 @@ struct MakeMap {
   bool wide = false;            ///< true: ids are int64; false: int32
   std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections are not written
 };
-/// Makes the map as fill_moe_map does, except source_of for existing rows. An id that names no
-/// expert counts as -1; MoeMap::wrong says which is the first. Errors: usage (more experts than
-/// kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
+/// Makes the map as fill_moe_map does, but leaves source_of of existing rows to permute_rows. An id
+/// that names no expert counts as -1; the map's `wrong` names the first one. Errors: usage (more
+/// experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
 /// to[r] = from[source_of[r] / top_k] for the rows of the map; other rows are not written. Reads
@@ -39,7 +39,7 @@ struct PermuteRows {
   std::int64_t columns = 0;       ///< multiple of 8
   DType dtype{};
   const float* weights =
-      nullptr;  ///< [m, top_k] or null: each row is multiplied by its own, then rounded
+      nullptr;  ///< [m, top_k] or null: each row is multiplied by its weight, then rounded
 };
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of the kernels of mixtures of experts but grouped_gemm's, without checks.
+// Launches the kernels of mixtures of experts, except grouped_gemm's. Checks no arguments.
 #pragma once
 #include <cuda_runtime_api.h>
 

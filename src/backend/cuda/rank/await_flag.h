@@ -19,9 +19,9 @@ struct AwaitFlag {
   WaitContext wait;
 };
 
-/// Makes later work in the stream wait for the flag. If the wait fails, the host is told. It is a
-/// kernel of one warp, so a kernel that fills the device while it waits for these copies must leave
-/// an SM free (docs/decisions/0012). May be captured.
+/// Makes later work in the stream wait for the flag. If the wait fails, the host is told. The wait
+/// is a kernel of one warp, so a kernel that waits for the copies after it must leave an SM free
+/// (docs/decisions/0012). May be captured.
 [[nodiscard]] cudaError_t enqueue_await_flag(const AwaitFlag&, cudaStream_t);
 
 /// A flag of this rank that is raised after a transfer in a stream. The transfer may have been
@@ -32,8 +32,8 @@ struct RaiseFlag {
   WaitContext wait;
 };
 
-/// Raises the flag unless the rank's waits were stopped, as an abort of the transfer does first. A
-/// kernel of one warp; may be captured.
+/// Raises the flag unless the rank's waits were stopped, as they are before a transfer is aborted.
+/// A kernel of one warp; may be captured.
 [[nodiscard]] cudaError_t enqueue_raise_flag(const RaiseFlag&, cudaStream_t);
 
 /// Loads both kernels now, so that launches need not load them.

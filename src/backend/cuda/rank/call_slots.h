@@ -7,8 +7,8 @@ namespace tilelace::cuda {
 
 /// Call c uses slot c mod 2, and c is counted on the device, since the host does not see replays. A
 /// captured call keeps its slot. Where the device's count may have the wrong parity, an "align" is
-/// enqueued first: a kernel that makes a call without rows if the parity is wrong. So there is one
-/// before the first call of every capture and, once there is a capture, before each eager call
+/// enqueued first: a kernel that makes a call without rows if the parity is wrong. So aligns are
+/// enqueued before the first call of every capture and, once there was one, before each eager call
 /// whose parity a replay may have changed. All ranks make the same calls, captures and replays, so
 /// they align together.
 class CallSlots {

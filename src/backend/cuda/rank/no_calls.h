@@ -6,7 +6,7 @@
 namespace tilelace::cuda {
 
 inline constexpr std::uint32_t kAlignHash = 0xa119e0ddU;
-/// Stands for a call that the rank refused, of any op.
+/// Stands for a call that the rank refused, whatever its op.
 inline constexpr std::uint32_t kRefusalHash = 0x4ef05a1dU;
 inline constexpr std::uint32_t kPreparationHash = 0x94e9a4edU;
 /// For a mixture of experts whose ids name no expert: the hash that a rank sends to its peers, and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of an op, as the functions that enqueue it take it. Tensors are those of the public call.
+// A call of an op: what the functions that enqueue it take. Tensors are those of the public call.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -34,7 +34,7 @@ struct OpCall {
     return tensors.bias.empty() ? nullptr : tensors.bias.front().data;
   }
   [[nodiscard]] void* out() const { return tensors.out.front().data; }
-  /// Only the GEMM of an op with one weight; its result goes to `to`.
+  /// Tensors of the GEMM alone, for an op with one weight; the GEMM's result goes to `to`.
   [[nodiscard]] GemmTensors product_into(void* to) const {
     return {.a = tensors.input.data,
             .weight = weight(),

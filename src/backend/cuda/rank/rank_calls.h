@@ -45,7 +45,7 @@ struct CallName {
   static constexpr std::uint32_t kExperts = 0x30000;
 };
 
-/// The share of the device, and what calls may use on it.
+/// What a communicator may use of its device, and what its plans may need.
 struct RankShare {
   /// SMs that this communicator's kernels may use; 0: all. On the other SMs calls of other
   /// communicators may wait at the same time.
@@ -62,8 +62,8 @@ struct RankShare {
 class RankCalls {
  public:
   /// Collective; `group` must outlive this object. `load` loads all kernels that calls launch: if
-  /// ranks share a device, they must be loaded before any rank makes a call. Errors: usage, system,
-  /// peer, timeout.
+  /// ranks share a device, all kernels must be loaded before any rank makes a call. Errors: usage,
+  /// system, peer, timeout.
   RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
             const RankShare& share, void (*load)(int architecture));
   RankCalls(const RankCalls&) = delete;
@@ -71,8 +71,8 @@ class RankCalls {
   /// Ends this rank's waits first.
   ~RankCalls();
 
-  /// Returns the slot of the next call, nothing of which is enqueued yet. If the slot needs an
-  /// align (CallSlots), enqueues that first. Errors: usage (an earlier call failed),
+  /// Returns the slot of the next call; call it before anything of that call is enqueued. If the
+  /// slot needs an align (CallSlots), enqueues the align. Errors: usage (an earlier call failed),
   /// system.
   unsigned begin_call(std::string_view name, Op op, cudaStream_t stream) {
     return begin_call(CallName(name, op), stream);
@@ -86,13 +86,13 @@ class RankCalls {
   /// Whether other communicators may run on the same device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// The plan as it may run here: on a share, fitted to its SMs without those of `left` other CTAs.
-  /// Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a plan of another
-  /// architecture).
+  /// Returns the plan; on a share of the device, fitted to the share's SMs less those that `left`
+  /// other CTAs need. Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a plan
+  /// of another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// Limits a number of CTAs that wait for peers to this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
-  /// How a kernel of `ctas` CTAs begins. `early`: overlapping the previous one, unless on a share.
+  /// How a kernel of `ctas` CTAs starts. `early`: it may overlap the previous one (not on a share).
   [[nodiscard]] Start start(int ctas, bool early) const;
   /// Enqueues a call without rows, in which ranks only agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
@@ -110,7 +110,7 @@ class RankCalls {
   [[nodiscard]] comm::Flag* uses(unsigned slot) const {
     return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
   }
-  /// The word whose value a copy engine sends as the number of the call in this slot.
+  /// The word with the number of the slot's next call: copy engines copy it to raise flags.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
   /// The word for waits between copies of one stream (CopyWaits::granted).
   [[nodiscard]] comm::Flag* granted() const { return reinterpret_cast<comm::Flag*>(counter_ + 1); }
@@ -121,7 +121,7 @@ class RankCalls {
   /// (timeout, peer, usage for ranks that disagree).
   void finish(cudaStream_t stream, double timeout_s);
 
-  /// Error: usage (the slots are smaller).
+  /// Checks that a slot has room for `needs`. Error: usage.
   void require_room(std::string_view op, const SlotNeeds& needs) const;
 
   /// Whether any call was captured.
@@ -137,7 +137,7 @@ class RankCalls {
   }
   [[nodiscard]] std::size_t flags() const { return flags_bytes_ / sizeof(comm::Flag); }
   [[nodiscard]] std::size_t data_bytes() const { return data_bytes_; }
-  /// Bytes of both slots, on each rank.
+  /// Bytes of the symmetric memory, with both slots, on each rank.
   [[nodiscard]] std::size_t staging_bytes() const { return memory_->bytes(); }
 
  private:

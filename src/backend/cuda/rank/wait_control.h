@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of waits on the device: words that they check, reports, and how to end them.
+// The host's side of waits on the device: the words that waits check, reports, how to end waits.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -25,11 +25,11 @@ void await_stream(cudaStream_t stream, const std::function<void()>& look);
 /// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
 class WaitControl {
  public:
-  /// For kernels of `device`; must be made before the first of them. With a `group` (null: none),
-  /// which must outlive this object, kernels also end when the group is aborted or a peer dies.
+  /// For kernels of `device`; must be made before they run. With a `group` (null: none),
+  /// which must outlive this object, waits also end when the group is aborted or a peer dies.
   /// Local. Errors: usage (timeout), system.
   WaitControl(int device, int rank, comm::Group* group, double timeout_s);
-  /// Ends this rank's waits first, so that nothing here waits for a peer.
+  /// Ends this rank's waits first, so that no kernel here still waits for a peer.
   ~WaitControl();
   WaitControl(const WaitControl&) = delete;
   WaitControl& operator=(const WaitControl&) = delete;
@@ -40,7 +40,7 @@ class WaitControl {
   /// The timeout of waits in kernels launched (or captured) from now on. Error: usage.
   void set_timeout(double timeout_s);
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
-  /// Whether kernels can read the group's abort word. If not, only wait() tells them of an abort.
+  /// Whether kernels can read the group's abort word. If not, only wait() passes an abort on.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
   /// Ends all waits of this rank's kernels within a few ms. Any thread; never blocks.
@@ -56,7 +56,7 @@ class WaitControl {
   /// record also aborts the group, so that other ranks stop waiting.
   void throw_if_failed(std::string_view op);
 
-  /// Waits until the work in `stream` is done; after `timeout_s` ends the waits of its kernels.
+  /// Waits until the work in `stream` is done. After `timeout_s`, ends the waits of its kernels.
   /// Error: system (the device failed, or the work did not end even when stopped).
   void wait(cudaStream_t stream, std::string_view op, double timeout_s);
   /// Calls wait, then throw_if_failed. Errors: theirs.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused gemm_ar on GPUs: a gemm_rs whose owners store finished tiles at all ranks while other tiles
 // are multiplied. Results are stored directly in the peers' tensors if these are symmetric memory;
-// if not, in the peers' slots, from where the end of the GEMM kernel copies them to the caller.
+// if not, in the peers' slots, from which the GEMM kernel at its end copies them to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fused gemm_rs on GPUs: one kernel multiplies, meanwhile sends partials for peers' rows to their
-// slots, and adds the partials that peers sent for its own rows.
+// Fused gemm_rs on GPUs: one kernel multiplies, meanwhile sends partials of peers' rows to the
+// peers' slots, and adds the partials that peers sent for this rank's rows.
 #pragma once
 #include <cuda_runtime_api.h>
 

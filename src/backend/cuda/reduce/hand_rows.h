@@ -16,7 +16,7 @@ struct HandSum : SumRows {
   std::size_t pitch = 0;  ///< bytes from one partial to the next (copies)
 };
 
-/// Enters the call, waits until all ranks have, hands on and adds partials, counts the call.
+/// Enters the call, waits until all ranks have entered it, hands on and adds partials, counts it.
 /// Start::early: overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 

@@ -15,21 +15,21 @@
 namespace tilelace::cuda {
 
 struct SumRows {
-  schedule::ReduceRows schedule;    ///< its workers are the CTAs
-  CallParams call;                  ///< this kernel is the call's only one
-  std::size_t partials = 0;         ///< offset of every rank's [m, n]
-  const std::byte* own = nullptr;   ///< this rank's partial [m, n], in its slot or the caller's
+  schedule::ReduceRows schedule;    ///< each worker is a CTA
+  CallParams call;                  ///< only this kernel enters and counts the call
+  std::size_t partials = 0;         ///< offset of the partial [m, n] in each rank's memory
+  const std::byte* own = nullptr;   ///< this rank's partial [m, n], in its slot or at the caller
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
   std::byte* out = nullptr;         ///< [rows of this rank's result, n]
   std::int64_t out_begin = 0;       ///< where `out` begins in [m, n], in units of 16 bytes
   std::int32_t row_units = 1;
-  DType dtype{};  ///< must be a type of GPUs
+  DType dtype{};  ///< must be a type that GPUs support
   Activation activation = Activation::none;
   const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
 };
 
-/// Enters the call, waits until all ranks have, adds partials, counts the call. Start::early:
-/// overlaps the end of the kernel that writes the partial. May be captured.
+/// Enters the call, waits until all ranks have entered it, adds partials, counts the call. With
+/// Start::early it overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
 /// Loads the kernel of enqueue_sum now, so that its first launch does not have to.

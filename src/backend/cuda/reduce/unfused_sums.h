@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unfused gemm_rs and gemm_ar on GPUs: a plain GEMM, of this library or cuBLASLt's, writes a
-// partial to this rank's slot; then a kernel adds the partials of all ranks. It pulls them, or
-// ranks push theirs to the ranks that add.
+// partial to this rank's slot; then a kernel adds the partials of all ranks. The kernel pulls the
+// partials, or the ranks push them to the ranks that add.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -22,9 +22,9 @@ class UnfusedSums {
   void run(const OpCall&, const plan::UnfusedSumWay&);
 
  private:
-  // `gemm`: the plan's, as it fits on this rank's part of the GPU. All else comes from the plan, on
-  // which ranks agree, since their parts may differ.
-  /// Enqueues the GEMM, unless the partial is given; returns where the partial is.
+  // `gemm`: the plan's GEMM, fitted to this rank's share of the GPU. Shares may differ, so all that
+  // ranks must agree on comes from the plan itself.
+  /// Enqueues the GEMM, unless the caller gives the partial. Returns the partial's address.
   const std::byte* enqueue_partial(const OpCall&, const plan::UnfusedSumWay&,
                                    const plan::GemmPlan& gemm, unsigned slot);
   void run_pulled(const OpCall&, const plan::UnfusedSumWay&, const plan::GemmPlan& gemm);

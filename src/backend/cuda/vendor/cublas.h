@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt's GEMM: a baseline, and the product of plans that name it. libcublasLt is loaded when it
-// is first used.
+// cuBLASLt's GEMM, as a baseline and for plans that choose cuBLASLt. libcublasLt is loaded at its
+// first use.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,7 +18,7 @@ struct CublasRoom {
   std::size_t bytes = 0;
 };
 
-/// Tensors that begin at multiples of it may take all algorithms.
+/// With tensors aligned to this many bytes cuBLASLt may choose among all its algorithms.
 inline constexpr std::size_t kCublasAlignment = 256;
 
 /// The algorithms for one problem, in the order of cublasLtMatmulAlgoGetHeuristic.
@@ -27,7 +27,7 @@ class CublasGemm {
   /// Finds at most `wanted` algorithms; allocates `workspace` bytes. Errors: system (no library, no
   /// algorithm).
   CublasGemm(const plan::GemmProblem&, int wanted = 16, std::size_t workspace = 64U << 20);
-  /// The same in this room, for tensors that begin at multiples of `alignment` bytes. Allocates
+  /// The same with this room as workspace, for tensors aligned to `alignment` bytes. Allocates
   /// nothing on the device.
   CublasGemm(const plan::GemmProblem&, int wanted, CublasRoom, std::size_t alignment);
   CublasGemm(const CublasGemm&) = delete;
@@ -43,7 +43,7 @@ class CublasGemm {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Version of the library, 0 if it cannot be loaded.
+/// Version of libcublasLt; 0 if it cannot be loaded.
 std::size_t cublas_version();
 
 }  // namespace tilelace::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The products that one rank's calls have cuBLASLt make: each problem's algorithms are looked up
-// once.
+// GEMMs by cuBLASLt in one rank's calls. The algorithms for each problem are looked up once and
+// kept while the problem is among the last ones used.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,12 +13,12 @@ namespace tilelace::cuda {
 
 class CublasProducts {
  public:
-  /// `room` is used by the products that run, one at a time.
+  /// `room` is the workspace of all products, so only one product may run at a time.
   explicit CublasProducts(CublasRoom room) : room_(room) {}
 
-  /// Enqueues out = a * weight^T by the N-th algorithm that cuBLASLt proposes for the problem, or
-  /// by the last: `number` counts from 1. Allocates nothing on the device; may be captured. Errors:
-  /// system.
+  /// Enqueues out = a * weight^T with the algorithm that cuBLASLt proposes as number `number` (from
+  /// 1), or with the last one if there are fewer. Allocates nothing on the device; may be captured.
+  /// Errors: system.
   void launch(const plan::GemmProblem&, const GemmTensors&, int number, cudaStream_t);
 
  private:
@@ -31,7 +31,7 @@ class CublasProducts {
   const CublasGemm& product_of(const plan::GemmProblem&, std::size_t alignment);
 
   CublasRoom room_;
-  std::list<Known> known_;  // the last one used comes first
+  std::list<Known> known_;  // the most recently used comes first
 };
 
 }  // namespace tilelace::cuda

@@ -16,8 +16,8 @@
 
 namespace tilelace::cuda {
 
-/// How NCCL knows a buffer: not at all (cudaMalloc), by ncclCommRegister, or as part of a symmetric
-/// window (both from ncclMemAlloc).
+/// How NCCL knows a buffer. plain: not at all (from cudaMalloc); registered: by ncclCommRegister;
+/// window: as a symmetric window. The last two are from ncclMemAlloc.
 enum class NcclBuffer : std::uint8_t { plain, registered, window };
 
 constexpr std::string_view name_of(NcclBuffer b) {
@@ -29,7 +29,7 @@ constexpr std::string_view name_of(NcclBuffer b) {
   return "?";
 }
 
-/// The library's version, as ncclGetVersion gives it (22809 is 2.28.9); 0 if it cannot be loaded.
+/// libnccl's version, as ncclGetVersion gives it (22809 is 2.28.9); 0 if it cannot be loaded.
 int nccl_version();
 
 /// Device memory for an NcclGroup. Local; destroy it only when no rank uses it any more.
@@ -40,7 +40,7 @@ class NcclMemory {
   ~NcclMemory();
   [[nodiscard]] std::byte* data() const;
   [[nodiscard]] std::size_t bytes() const;
-  /// The kind that was obtained. Without window support buffers are only registered.
+  /// The kind that was obtained: if windows are not supported, `registered` instead of `window`.
   [[nodiscard]] NcclBuffer kind() const;
 
  private:
@@ -52,12 +52,12 @@ class NcclMemory {
 
 struct NcclOptions {
   double timeout_s = 30;  ///< limit of every wait for NCCL or a peer
-  /// NCCL's own calls block. Then running collectives have a timeout, but calls have none.
+  /// Whether NCCL's host functions block. If so, only running collectives have a timeout.
   bool blocking = false;
-  /// Limit of CTAs of NCCL's kernels, which then have no clusters, so that CTAs fit anywhere; 0:
-  /// NCCL's choice. A limit is refused if the environment overrides it.
+  /// The most CTAs of an NCCL kernel; 0: NCCL's choice. Kernels under a limit have no clusters, so
+  /// that their CTAs fit on any free SMs. A limit that the environment overrides is an error.
   int most_ctas = 0;
-  /// Called before NCCL's kernels are aborted, after which data may be missing.
+  /// Called before NCCL's kernels are aborted. Aborted kernels may leave data missing.
   std::function<void()> before_abort = {};
 };
 
@@ -77,26 +77,26 @@ struct NcclExchange {
 class NcclGroup {
  public:
   /// Collective over `group`, which must outlive this object and its memory; bounded.
-  /// NCCL_NVLS_ENABLE must be 0 in the environment. Errors: system (no library, multicast not off:
-  /// on every rank, naming the rank), peer, timeout.
+  /// NCCL_NVLS_ENABLE must be 0 in the environment. Errors: system (no library, or multicast not
+  /// off; every rank gets the error, which names the rank), peer, timeout.
   NcclGroup(comm::Group& group, int device, const NcclOptions& options = {});
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
   /// Bounded: if NCCL does not end in time, it is aborted, and its resources stay until the process
-  /// ends. Memory made here may be destroyed before or after.
+  /// ends. Memory from allocate() may be destroyed before or after this object.
   ~NcclGroup();
 
-  /// Every rank passes the same kind and bytes. Collective for windows. Errors: as collectives.
+  /// Every rank passes the same kind and bytes. Collective for windows. Errors: as for collectives.
   std::unique_ptr<NcclMemory> allocate(std::size_t bytes, NcclBuffer kind);
 
-  /// to[ranks * count] = every rank's from[count]; in place if from is the own part of to.
+  /// to[ranks * count] = every rank's from[count]; in place if `from` is this rank's part of `to`.
   void all_gather(const void* from, void* to, std::size_t count, DType, cudaStream_t);
   /// to[count] = this rank's part of the sum of every rank's from[ranks * count].
   void reduce_scatter(const void* from, void* to, std::size_t count, DType, cudaStream_t);
   /// to[count] = sum of every rank's from[count].
   void all_reduce(const void* from, void* to, std::size_t count, DType, cudaStream_t);
-  /// Part r of `to` = this rank's part of rank r's `from`; parts have count elements. By sends and
-  /// receives if the library has no such call.
+  /// Part r of `to` = this rank's part of rank r's `from`; parts have count elements. Uses sends
+  /// and receives if the library lacks ncclAlltoAll.
   void all_to_all(const void* from, void* to, std::size_t count, DType, cudaStream_t);
 
   /// Peers must make the matching exchanges in the same order.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/comm/cuda_pairs.h for emulated GPUs. Words of a pair order only the data that they carry. A
-// word alone, of a header, is taken for a release here, though it is none.
+// src/comm/cuda_pairs.h for emulated GPUs. The words of a pair order no other memory. A single word
+// (a header) counts as release and acquire here, although it is relaxed on GPUs.
 #pragma once
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm: a GEMM whose tokens come from peers. Tiles are walked by shard, in order of arrival, or
-// over all rows as one. The loading warp waits for the flags of the rows that it loads, another
-// warp for the peers' headers, and two warps send this rank's rows if copy engines do not.
+// ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard, in order of
+// arrival, or over all rows as one matrix. The loading warp waits for the flags of the rows that it
+// loads, another warp waits for the peers' headers, and two warps may send this rank's rows.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -16,18 +16,18 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are read from this rank's staging; by shard, own tokens from the input (`own`). `tail`:
-/// for each section a tensor map of its last slice of tokens, if that is not whole.
+/// Tokens are read from this rank's slot, except that a walk by shard reads own tokens from the
+/// input (`own`). `tail`: for each section, a tensor map of its last slice of tokens if partial.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
-  CUtensorMap out[schedule::kMaxSections];  ///< one per section, beyond whose end nothing is stored
+  CUtensorMap out[schedule::kMaxSections];  ///< one per section: clips stores at the section's end
   CUtensorMap out_remainder[schedule::kMaxSections];
   CUtensorMap tail[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
   bool rows_here;            ///< the previous kernel waited for all rows, or was stopped
-  schedule::PushOrder push;  ///< sends of a call's first kernel; empty: others send
+  schedule::PushOrder push;  ///< what this kernel sends; empty: it sends nothing
   const std::byte* input;    ///< own rows
   std::size_t staged;        ///< offset of the slot's rows, [m, k]
   std::int64_t row_bytes;
@@ -55,7 +55,7 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// By shard with tokens across, rows of the order are columns of tiles: transposes the cell.
+  /// Transposes the cell in a walk by shard with tokens across: the order's rows are columns there.
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)
@@ -74,7 +74,7 @@ struct Gathering : PlainHooks<B> {
     TILELACE_DEVICE void begin() { waits.begin(); }
     template <class Loader>
     TILELACE_DEVICE void end(Loader& loader) {
-      if (!loader.started()) loader.start();  // without tiles, too: others wait for this
+      if (!loader.started()) loader.start();  // also without tiles: other warps wait for this
     }
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
       return sections.expected_bytes(cell, first);

@@ -13,8 +13,8 @@ struct GemmParams : GemmOperands {
   CUtensorMap out;            ///< 64 columns x 64 rows per store
   CUtensorMap out_remainder;  ///< the columns that remain
   schedule::GemmWork work;
-  CUtensorMap tail;  ///< of the last slice of tokens, if that is not whole
-  int tokens;        ///< tokens of the matrix
+  CUtensorMap tail;  ///< map of the last slice of tokens, if partial
+  int tokens;        ///< number of tokens
 };
 struct GemmGatedParams : GemmParams {
   UpWeight up;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar: as gemm_rs, but the owner of a tile stores the sum at every rank and tells all. If
-// results are staged, groups that have multiplied copy peers' finished tiles to the caller.
+// gemm_ar: as gemm_rs, but the owner of a tile stores the sum at every rank and tells every peer.
+// If results are staged, the math groups finally copy the peers' tiles from the slot to the caller.
 #pragma once
 #include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/kernels/partials.h"
@@ -15,12 +15,12 @@ namespace tilelace::cuda {
 struct GemmArParams : PartialParams {
   CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: own rows at rank (rank + i) % ranks
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
-  CUtensorMap tail[1];  ///< if owners have columns: of the last slice of tokens, if not whole
+  CUtensorMap tail[1];  ///< if owners have columns: map of the last slice of tokens, if partial
   schedule::GemmWorkOf<schedule::ShareOrder> work;
   SharedResults shared;      ///< tiles that peers finish; flags have equal offsets on all ranks
-  std::uint32_t share_pace;  ///< pause between chunks of a shared tile, in 1/16384 of a turn
-  std::uint32_t delay;       ///< cycles for which partials of the second half of columns are held
-  bool direct;  ///< peers store into `out`, and the kernel waits; else it copies from its slot
+  std::uint32_t share_pace;  ///< pause between chunks of a shared tile, in 1/16384 of a tile's MMAs
+  std::uint32_t delay;       ///< cycles by which partials of the second half of columns are delayed
+  bool direct;  ///< ranks store into the callers' tensors; else into slots, then copied
 };
 
 #ifdef __CUDACC__
@@ -44,7 +44,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
                                 cell.section};
     return PlainHooks<B>::tile_of(place, at, place.row);
   }
-  /// Turns a row of the cell's section into a row of all own rows.
+  /// Converts a row of the cell's section to its number among all own rows.
   static TILELACE_DEVICE int own_row(const P& p, schedule::GemmCell cell, int row) {
     return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
   }
@@ -62,12 +62,12 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     TILELACE_DEVICE void end(Loader& loader) {
       loader.note(TraceKind::wait_tile);
       if (this->p.direct) await_shared(this->p, admitted_number(this->shared));
-      __syncwarp();  // stays: the lanes go on together
+      __syncwarp();  // stays: only makes the lanes go on together
       loader.note(TraceKind::tiles_here);
     }
   };
 
-  /// Stores a tile at all ranks, with pauses as for partials.
+  /// Stores a tile at all ranks, with pauses between its chunks.
   struct ResultsOfAll {
     const P& p;
     const PeerSums<B, P>& sums;
@@ -83,7 +83,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
 
   struct Finish : Hooks::Finish {
     using Hooks::Finish::Finish;
-    int pending = -1;  ///< a finished tile of which peers were not yet told
+    int pending = -1;  ///< flag number of a finished tile that peers do not know yet; -1: none
 
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// `tail`: for each section a tensor map of its last slice of tokens, if that is not whole.
+/// `tail`: for each section, a tensor map of its last slice of tokens if that slice is partial.
 template <class Order>
 struct GemmRsParamsOf : PartialParams {
   CUtensorMap out;  ///< own rows
@@ -75,8 +75,8 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
   };
 };
 
-/// Shards of few rows, in pairs: the two CTAs of a cluster have tiles of two shards, so that they
-/// share the weight's columns.
+/// For shards of few rows, in pairs: the two CTAs of a cluster compute tiles of two shards, so that
+/// they share the weight's columns.
 template <class B>
 struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using P = GemmRsPairParams;

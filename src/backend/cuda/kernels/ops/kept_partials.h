@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_ar whose ranks keep their partials: a plain GEMM stores rounded tiles in the own slot. Warps
 // that neither load nor multiply sum a tile once all ranks have given it (schedule/tile_sums.h).
-// The GEMM only waits for peers at the admission, before it tells of a tile. Each group that
-// multiplies sums its own last tile.
+// The GEMM waits for peers only at the admission, before it tells ranks that a tile is given. Each
+// group that multiplies sums its own last tile.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/sums_place.h"
@@ -15,23 +15,23 @@
 
 namespace tilelace::cuda {
 
-/// GemmOperands has neither bias nor activation: they are applied after the sum.
+/// Bias and activation of GemmOperands are not set, since both are applied after the sum.
 struct KeptPartialsParams : GemmOperands {
   CUtensorMap out;  ///< the own slot
   CUtensorMap out_remainder;
   schedule::GemmWork work;
   CallParams call;
   SumsPlace slots;
-  std::size_t partials;  ///< offset of the slot's [m, n]
+  std::size_t partials;  ///< offset of the slot's partials, [m, n]
   std::size_t counts;    ///< offset of the slot's counts
   comm::Flag* uses;      ///< own memory: how often each count was used
   SumsPlace results;
-  std::size_t results_at;  ///< offset in `results`: of partials, or of a direct call's out
-  std::byte* delivered;    ///< [m, n]: receives one-shot sums or the slot's; null: direct call
+  std::size_t results_at;  ///< offset in `results`: of partials or, in a direct call, of out
+  std::byte* delivered;    ///< [m, n]: gets one-shot sums, or the slot's; null: direct call
   const void* sum_bias;    ///< [n] or null
   const void* residual;    ///< [m, n] or null
   Activation sum_activation;
-  bool one_shot;  ///< true: a rank sums all pieces for itself; false: a share for all
+  bool one_shot;  ///< a rank sums all pieces for itself; else its share for all ranks
   int m;
 };
 
@@ -94,7 +94,7 @@ struct KeptPartials : PlainHooks<B> {
   static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& place,
                                          int warp) {
     if (warp == 0) return;
-    ptx::wait_prerequisites();  // stays: the admission, which waits, too, comes first
+    ptx::wait_prerequisites();  // stays: admit() waits, too, and all else comes after it
     if (warp == 1) admit(p, shared);
     PieceSums<B, Params, kBy, SumWarps, 4> sums(p, shared);
     schedule::run_sums_reduce(p.work, place.worker, B::Shape::kTurns, sums);

@@ -34,8 +34,8 @@ struct Sm90 {
   static TILELACE_DEVICE const CUtensorMap* tokens(const Params& p) {
     return Tile::swapped ? &p.cols : &p.rows;
   }
-  /// Adds the residual to a group's sum, the first value of which is at (row, col) of the own rows;
-  /// needs residual.h.
+  /// Adds the residual to a group's sum, whose first value is at (row, col) of the own rows.
+  /// Defined in residual.h.
   template <class Params, class Math>
   static TILELACE_DEVICE void add_residual(const Params& p, Math& math, int row, int col);
 };

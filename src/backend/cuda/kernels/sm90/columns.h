@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The columns of a result: which weight they need, and how a thread's accumulators become results
-// (bias and activation, or the gate). Of every eight columns a thread has four accumulators, from
-// (row, col) on: 2 rows, eight apart, x 2 adjacent columns.
+// (bias and activation, or the gate). A thread has four accumulators in every eight columns: two
+// adjacent columns of two rows that are eight apart.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Adds a value per column to kCols columns from `col` on.
+/// Adds each column's bias to kCols columns from `col` on.
 template <class Element, int kCols>
 TILELACE_DEVICE void add_column_bias(float* f, const void* bias, int n, int col, int lane) {
   const auto* const two = static_cast<const std::uint32_t*>(bias) + col / 2 + (lane & 3);
@@ -60,7 +60,7 @@ class OneWeight {
   TILELACE_DEVICE void complete(float* f, int row, int col) const {
     complete_with<kCols>(*this, f, row, col);
   }
-  /// Combines eight results with later values in `v` (gate and up). Here it does nothing.
+  /// GateAndUp combines eight gates with their ups in `v`; one weight has nothing to combine.
   TILELACE_DEVICE void combine(float (&/*f*/)[8], const float* /*v*/, bool /*both*/) const {}
   [[nodiscard]] TILELACE_DEVICE const void* bias() const { return p_.bias; }
   [[nodiscard]] TILELACE_DEVICE int n() const { return p_.n; }
@@ -81,7 +81,7 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// For several weights, one per section. For one weight if the tile has no registers for more.
+/// For several weights, one per section; for a single one if the tile has no registers for more.
 template <class Body, class Params>
 class SectionWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
@@ -120,7 +120,7 @@ class SectionWeights : public OneWeight<Body, Params> {
 template <class Body, class Params>
 class GateAndUp {
   using Element = typename Body::Element;
-  static constexpr int kUp = Body::Shape::kAccumulators / 2;  ///< up's first, behind gate's
+  static constexpr int kUp = Body::Shape::kAccumulators / 2;  ///< index of up's first accumulator
 
  public:
   static constexpr int kWidth = Body::Tile::width / 2;

@@ -13,8 +13,8 @@
 
 namespace tilelace::cuda {
 
-/// Whether this build has the tile in a type: either all tiles in all types, or only those in
-/// TILELACE_TILES (",a,b,") in one type.
+/// Whether this build has this tile in this type. It has all tiles in all types or, with
+/// TILELACE_TILES (",a,b,"), only the listed tiles in one type.
 #ifdef TILELACE_TILES
 constexpr bool is_chosen(std::string_view tile, DType dtype) {
   constexpr std::string_view kAll(TILELACE_TILES);
@@ -47,8 +47,8 @@ void add_tiles(KernelList& list, GemmUse use, std::integer_sequence<int, kNth...
 #undef TILELACE_ADD
 }
 
-/// Adds a policy's kernels for its tiles in a part. The part is a template argument, so that object
-/// files have no different functions of one name.
+/// Adds a policy's kernels for the tiles of one part. The part is a template argument, since object
+/// files must not define different functions of the same name.
 template <template <class> class Op, Can kCan, int kPart = TILELACE_PART>
 void add_kernels(KernelList& list, GemmUse use) {
   constexpr int kTiles = static_cast<int>(std::size(plan::kGemmTiles));

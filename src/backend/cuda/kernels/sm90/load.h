@@ -25,8 +25,8 @@ class GemmLoad {
         tokens_(p, shared, place_, trace_) {}
 
   /// Waits until all readers have released every stage, since a CTA must not exit while another CTA
-  /// of the cluster may signal here. By then all data sent here has arrived, since readers have
-  /// used it.
+  /// of the cluster may still signal its barriers. By then all loads into its shared memory have
+  /// arrived, since readers have used them.
   TILELACE_DEVICE void finish() {
     tokens_.end(*this);
     if constexpr (Shape::kCluster > 1) {
@@ -73,7 +73,7 @@ class GemmLoad {
 
   // For the op's pieces.
 
-  /// Waits for the previous kernel; does so once.
+  /// Waits for the previous kernel to end. Called once.
   TILELACE_DEVICE void start() {
     ptx::wait_prerequisites();
     note(TraceKind::ready);
@@ -118,7 +118,7 @@ class GemmLoad {
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
     }
   }
-  /// Columns of gate, then those of up. In a pair of CTAs, one loads gate for both, the other up.
+  /// Loads gate's columns, then up's. In a pair of CTAs, one loads gate for both, one loads up.
   TILELACE_DEVICE void load_both(const CUtensorMap* gate, const CUtensorMap* up, int stage, int x,
                                  int col) {
     static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);
@@ -147,7 +147,7 @@ class GemmLoad {
     if (!t.there()) return;
     Tile::swapped ? load_cols(t.map, stage, x, t.first) : load_rows(t.map, stage, x, t.first);
   }
-  /// First column that this CTA loads for its cluster.
+  /// First column, within the tile, that this CTA loads for its cluster.
   [[nodiscard]] TILELACE_DEVICE int slice() const {
     return min(place_.row * Shape::kColSlice, Tile::width - Shape::kColSlice);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Role math of the GEMM: a warpgroup multiplies the operands in the ring. `Op::Finish` handles a
-// finished accumulator, by the verbs below.
+// finished accumulator with the functions of GemmMath.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -45,8 +45,8 @@ class GemmMath {
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     tile_ = s.tile;
-    // Turns are also needed: a wait for a parity more than a round ahead would return too early.
-    // stays: turns keep parities apart
+    // Turns are necessary: a wait for a parity more than a round ahead would return too early.
+    // stays: turns order no data, they keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
     note(TraceKind::turn, s.tile);
@@ -66,9 +66,9 @@ class GemmMath {
     }
     const int behind = Op::steps_behind(p_, s);
     if (Tile::pingpong && fits_ring(behind)) {
-      // Else the other group could not tell an empty stage from a filled one.
+      // Otherwise the other group could take an empty stage for a filled one.
       await_steps(behind);
-      hand_over();  // stays: turns keep parities apart
+      hand_over();  // stays: turns order no data, they keep parities apart
     }
     // Whether there are loads that a burst of stores would delay.
     const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
@@ -110,7 +110,7 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  /// This warp's number in the group. Computed anew: it would take a register in the main loop.
+  /// This warp's number in the group. Recomputed: if kept, it would take a register all along.
   [[nodiscard]] TILELACE_DEVICE static int warp() {
     return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
   }
@@ -124,8 +124,8 @@ class GemmMath {
     if (thread_ == 0) trace_.add(kind, group_, argument);
   }
 
-  /// Named barrier of the group's 128 threads. Computed anew, since it would take a register in the
-  /// main loop.
+  /// Named barrier of the group's 128 threads. Recomputed on each call, since a kept value would
+  /// take a register in the main loop.
   [[nodiscard]] TILELACE_DEVICE static int barrier() {
     return kGroupBarrier - 1 + static_cast<int>(threadIdx.x / 128);
   }
@@ -141,9 +141,9 @@ class GemmMath {
     release(ring_.stage);
     ring_.advance();
   }
-  /// Called when the steps after a tile's own are read: starts the other group's turn, if needed.
+  /// Called once the steps after a tile's k-steps are read. Hands over the turn if not yet done.
   TILELACE_DEVICE void end_steps_behind(int steps) {
-    // stays: turns keep parities apart
+    // stays: turns order no data, they keep parities apart
     if (Tile::pingpong && !fits_ring(steps)) hand_over();
   }
 
@@ -180,7 +180,7 @@ class GemmMath {
   }
 
  private:
-  /// Waits until staged results were read (the kernel's end publishes them) and counts the launch.
+  /// Waits until staged results are read, then counts the launch. The kernel's end publishes them.
   TILELACE_DEVICE void finish() {
     finish_.last_tile(*this);
     if (thread_ != 0) return;
@@ -194,7 +194,7 @@ class GemmMath {
   /// Waits for the first operands. In traces this wait is separate from all others.
   TILELACE_DEVICE bool await_first(int tile) const {
     if constexpr (kTraced) {
-      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: traces alone
+      ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: only for traces
       note(TraceKind::first, tile);
     }
     return kTraced;
@@ -212,20 +212,20 @@ class GemmMath {
     return s.tile + p_.work.workers;
   }
 
-  // stays: turns keep parities apart
+  // stays: turns order no data, they keep parities apart
   TILELACE_DEVICE void hand_over() { ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256); }
 
   TILELACE_DEVICE void await_steps(int steps) const {
     Ring<Tile::stages> ahead = ring_;
     for (int i = 0; i < steps; ++i) {
-      // stays: who reads the steps waits for them again
+      // stays: the reader of these steps waits for them again
       ptx::barrier_wait(shared_.full(ahead.stage), ahead.parity);
       ahead.advance();
     }
   }
 
-  /// `between`: work to do once the previous stage's MMAs have ended. Half of this stage's MMAs are
-  /// then in flight, or all if a stage has few: the tensor cores never idle.
+  /// `between`: work to do once the previous stage's MMAs have ended. By then half of this stage's
+  /// MMAs are in flight, or all if a stage has few, so the tensor cores never idle.
   template <class Between>
   TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// released_cta: the CTA that this thread tells of a free stage, since it loads for us; -1: none.
-  /// It is stored unless the cluster is a line: computing it would split the loop's MMAs.
+  /// released_cta(): the CTA that this thread tells of free stages, as it loads for us; -1: none.
+  /// Kept in releases_ unless the cluster is a line: computing it would split the loop's MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds a residual to accumulators directly from global memory, not through shared memory. A thread
-// has two adjacent values in each group of eight columns, in two rows that are eight apart, in each
-// block of 64 rows. `row` and `col` are those of the thread's first value.
+// Adds a residual to accumulators directly from global memory, not through shared memory. In each
+// block of 64 rows and every eight columns, a thread has two adjacent values in each of two rows
+// that are eight apart. `row` and `col` are those of the thread's first value.
 #pragma once
 #include <cstdint>
 
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// As add_residual, value by value, if rows of the tile are columns of the sum.
+/// Like add_residual, but value by value, for tiles whose rows are columns of the sum.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int row, int col) {
   constexpr int kAtOnce = 8;
@@ -38,7 +38,7 @@ TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int
 }
 
 /// Adds the residual, which has the elements' type, to a sum of own rows. The loading warp has
-/// fetched it into L2. Several loads are in flight, since no branches separate them.
+/// fetched the residual into L2. No branches separate the loads, so several are in flight.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
   if constexpr (Tile::swapped) return add_residual_across<Tile, Element>(p, acc, row, col);

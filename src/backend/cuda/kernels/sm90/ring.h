@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of a CTA's shared memory, and the CTA's place in the grid.
+// The layout of a CTA's shared memory, positions in the ring, and the CTA's place in the grid.
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/kernels/sm90/shape.h"
 
 namespace tilelace::cuda {
 
-/// Named barriers: 0 is __syncthreads; from 1 on one per warpgroup, then one per turn.
+/// Named barriers: 0: __syncthreads(); kGroupBarrier + i: math group i; kTurnBarrier + i: its turn.
 constexpr int kGroupBarrier = 1;
 constexpr int kTurnBarrier = 4;
 
@@ -25,7 +25,7 @@ struct GemmShared {
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
   /// A barrier whose phase ends when it is known whether results may be stored.
   TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
-  /// Number of this CTA's first tile whose operands are not valid; INT_MAX:
+  /// Number of this CTA's first tile whose results must not be stored; INT_MAX:
   /// none.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
@@ -52,8 +52,8 @@ struct Ring {
   }
 };
 
-/// This CTA's place in the cluster, and its worker's number. Without `places` workers are numbered
-/// in reverse order of dispatch, so that waits for partials are always for CTAs dispatched
+/// This CTA's place in the cluster, and its worker's number. Without `places`, workers are numbered
+/// in reverse order of dispatch, so that CTAs wait only for partials of CTAs that were dispatched
 /// earlier.
 template <class Tile>
 struct ClusterPlace {

@@ -11,8 +11,8 @@ namespace tilelace::cuda {
 constexpr int kStep = 64;              ///< extent of k in a stage: 128 bytes, one swizzle atom
 constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
 
-/// Whether all steps after a tile's own fit the ring while the tile's last MMAs hold a stage. Only
-/// then may a group wait for all these steps before it releases that stage.
+/// Whether all steps after a tile's k-steps fit the ring while the tile's last MMAs hold a stage.
+/// Only then may a group wait for all these steps before it releases that stage.
 TILELACE_HD constexpr bool steps_fit_ring(int steps, int stages) { return steps < stages; }
 
 /// The i-th tile of plan::kGemmTiles as a type: its members as static constants (a struct as
@@ -38,7 +38,7 @@ struct GemmShape {
   static constexpr int kColsBytes = Tile::width * 128;
   static constexpr int kStageBytes = kRowsBytes + kColsBytes;
   static constexpr int kCluster = Tile::cluster_rows * Tile::cluster_cols;
-  /// Columns that a CTA loads for its cluster. Slices overlap if they cannot be multiples of 8.
+  /// Columns that a CTA loads for its cluster: a multiple of 8, so the slices may overlap.
   static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
   TILELACE_HD static constexpr TokenSlices tokens() {
@@ -79,8 +79,8 @@ struct PartialShape {
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA's partial
 
-  /// The lowest token, counted in the group, in a warp's piece. With tokens across, a piece has
-  /// sixteen consecutive tokens, or the last tokens of a block and then the first of the next.
+  /// The lowest token in a warp's part of a piece, counted from the group's first. With tokens
+  /// across, a piece has sixteen consecutive tokens, or a block's last and the next block's first.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles whose k-steps several workers share: all but one write their accumulators to scratch memory
-// in fp32 and raise a flag; the last worker adds them.
+// Tiles whose k-steps several workers share: all but the tile's first worker write their fp32
+// accumulators to scratch memory and raise a flag; the first worker adds them to its own.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -10,7 +10,7 @@
 namespace tilelace::cuda {
 
 /// Where a thread of a warpgroup finds the parts that workers gave in a round. If groups take
-/// turns, a worker gives at most one part per round, by either group. Two rounds have two flags.
+/// turns, a worker gives at most one part per round, by either group, and each round has a flag.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;
@@ -46,7 +46,7 @@ class SplitParts {
       comm::raise_abort<comm::CudaAtomics>(scratch_.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
-  /// Counts the launch, also for CTAs and groups without a shared tile.
+  /// Counts the launch for this CTA and group, and for those that only larger launches have.
   TILELACE_DEVICE void count() const {
     const comm::Flag now = launch();
     const int ctas = static_cast<int>(gridDim.x);
@@ -70,7 +70,7 @@ class SplitParts {
   int counted_, group_, round_, thread_;
 };
 
-/// Stores a thread's accumulators, 16 bytes at a time. add_part adds them to another thread's.
+/// Stores a thread's accumulators, 16 bytes at a time. add_part adds them to another worker's.
 template <class Tile, class Accumulators>
 TILELACE_DEVICE void leave_part(float4* to, const Accumulators& acc) {
   constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;

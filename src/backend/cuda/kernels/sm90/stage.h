@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a warpgroup's accumulators as a chunk of results to shared memory, in the layout of the
-// store's tensor map: 128-byte swizzle, or 8 columns per plane for columns that 64 does not
-// divide.
+// store's tensor map: 128-byte swizzle or, for the last columns if they are fewer than 64, planes
+// of 8 columns.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/kernels/sm90/shape.h"
 
 namespace tilelace::cuda {
 
-/// Byte offset in the chunk of this lane's row of two adjacent 8 x 8 matrices.
+/// Byte offset in the chunk that this lane gives to store_matrices, for columns 8j .. 8j + 15.
 template <bool kPlanes>
 TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
   const int row = 16 * warp + (lane & 15);
   const int eight = j + lane / 16;
   return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
 }
-/// The same if columns (tokens) become rows.
+/// The same if the tile's columns (tokens) are rows of the result.
 TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
   const int token = 8 * (j + lane / 16) + (lane & 7);
   const int eight = 2 * warp + (lane / 8 & 1);

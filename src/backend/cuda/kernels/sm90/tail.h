@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tail of a matrix: a tile whose last tokens are beyond the end. Copying the whole tile would
-// fill the rest with zeros, which takes longer than loading real rows (docs/decisions/0020). So a
-// tensor map of its own loads little more than the real rows.
+// fill the rest with zeros, which takes longer than loading real rows (docs/decisions/0020). So the
+// tail has a tensor map of its own, which loads little more than the real rows.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"

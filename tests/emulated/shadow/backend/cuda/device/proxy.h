@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/backend/cuda/device/proxy.h for emulated GPUs, where threads and bulk copies see the same
-// memory. The check of orders knows which of it each may see (machine/order.h).
+// src/backend/cuda/device/proxy.h for emulated GPUs, where threads and bulk copies always see the
+// same memory. machine/order.h checks whether fences guarantee what they see.
 #pragma once
 #include <cstdint>
 

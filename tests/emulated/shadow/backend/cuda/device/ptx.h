@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/backend/cuda/device/ptx.h for emulated GPUs: what each instruction does at once, and what it
-// leaves for the machine to do later.
+// src/backend/cuda/device/ptx.h for emulated GPUs. Each instruction acts at once or asks the
+// machine to act later.
 #pragma once
 #include <cuda.h>
 
