@@ -208,6 +208,7 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     sum.transport = transport;
     add_runs(all, sum, ranks, workers);
   }
+  sum.transport = Transport::pull;
   for (const auto hand :
        {schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring}) {
     sum.hand = hand;

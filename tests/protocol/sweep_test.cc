@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <string>
 
 #include "night.h"
@@ -45,10 +46,13 @@ TEST(ProtocolVariants, HoldForEveryWayToRunAShape) {
     shape.chunk_rows = 10;
     const auto all = variants(shape, 8, 3);
     EXPECT_GE(all.size(), 12U);
+    std::set<schedule::HandWay> handed;
     for (const CheckConfig& config : all) {
+      if (config.calls.front().hand) handed.insert(*config.calls.front().hand);
       const CheckReport report = check(config);
       EXPECT_TRUE(report.findings.empty()) << config << "\n  " << report.findings.front().text;
     }
+    EXPECT_EQ(handed.size(), op == Op::gemm_rs ? 3U : 0U);
   }
 }
 

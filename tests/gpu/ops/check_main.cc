@@ -46,7 +46,7 @@ Work work_of(const Options& o, Op op, int ranks) {
   return work;
 }
 
-/// Long runs in which every call is of another op than the one before.
+/// Long runs whose calls change the op after every three problems.
 Work work_of_turns(const Options& o, int ranks) {
   Work work{std::string(kTurns), dtype_of(o), {}, {}, {}};
   Options all = o;
