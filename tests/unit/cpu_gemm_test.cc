@@ -59,16 +59,18 @@ struct Shape {
 
 // Runs all panels over all row tiles into a poisoned c, and compares with fp64: exactly for
 // integers, else within the bound.
-void check_product(DType dtype, const Shape& s, bool integers) {
-  SCOPED_TRACE(testing::Message() << name_of(dtype) << " rows " << s.rows << " n " << s.n << " k "
-                                  << s.k << " tile " << s.tile_m << "x" << s.tile_n << " lda +"
-                                  << s.extra_lda << " ldc +" << s.extra_ldc);
+void check_product(DType dtype, const Shape& s, bool integers, Panels how) {
+  SCOPED_TRACE(testing::Message() << name_of(dtype) << (how == Panels::packed ? "" : " in place")
+                                  << " rows " << s.rows << " n " << s.n << " k " << s.k << " tile "
+                                  << s.tile_m << "x" << s.tile_n << " lda +" << s.extra_lda
+                                  << " ldc +" << s.extra_ldc);
   const Matrix a = random_matrix(dtype, s.rows, s.k, s.k + s.extra_lda, integers, 1);
   Matrix w = random_matrix(dtype, s.n, s.k, s.k + 8, integers, 2);
   GemmReference reference(s.rows, s.n);
   reference.add(a.view, w.view);
-  const PackedWeight packed(w.view, s.tile_n);
-  std::fill(w.storage.begin(), w.storage.end(), 0xffffffffU);  // the copy must not look back
+  const PackedWeight packed(w.view, s.tile_n, how);
+  if (how == Panels::packed)
+    std::fill(w.storage.begin(), w.storage.end(), 0xffffffffU);  // the copy must not look back
   TileGemm gemm(s.tile_m);
   gemm.prepare(packed);
   int written = 0, wrong = 0;
@@ -97,6 +99,11 @@ void check_product(DType dtype, const Shape& s, bool integers) {
   EXPECT_EQ(wrong, 0);
 }
 
+void check_product(DType dtype, const Shape& s, bool integers) {
+  for (const Panels how : {Panels::packed, Panels::in_place})
+    check_product(dtype, s, integers, how);
+}
+
 class CpuGemm : public testing::TestWithParam<DType> {};
 
 TEST_P(CpuGemm, IsExactOnSmallIntegers) {
@@ -122,14 +129,16 @@ TEST_P(CpuGemm, EmptySumIsZero) { check_product(GetParam(), {5, 20, 0, 8, 16, 8,
 TEST_P(CpuGemm, UsesAWeightThatWasNotPrepared) {
   const Matrix a = random_matrix(GetParam(), 3, 8, 8, true, 3);
   const Matrix w = random_matrix(GetParam(), 4, 8, 8, true, 4);
-  const PackedWeight packed(w.view, 16);
-  TileGemm gemm(8);
-  std::vector<float> c(12);
-  gemm.run(packed, 0, a.view.data, 8, 3, c.data(), 4);
   std::vector<double> y(12);
   reference_gemm(a.view, w.view, y.data(), nullptr, false);
-  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(c[i], y[i]);
-  EXPECT_THROW(gemm.run(packed, 0, a.view.data, 8, 9, c.data(), 4), Error);
+  TileGemm gemm(8);
+  for (const Panels how : {Panels::packed, Panels::in_place, Panels::packed}) {  // layouts in turns
+    const PackedWeight packed(w.view, 16, how);
+    std::vector<float> c(12);
+    gemm.run(packed, 0, a.view.data, 8, 3, c.data(), 4);
+    for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(c[i], y[i]);
+    EXPECT_THROW(gemm.run(packed, 0, a.view.data, 8, 9, c.data(), 4), Error);
+  }
 }
 
 int thread_count() {

@@ -172,7 +172,10 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
       columns.weights.push_back(&found->weight);
       continue;
     }
-    columns.own.push_back(std::make_unique<PackedWeight>(operands.weights[i], plan.tile_n));
+    // A tile of rows reads each panel once, which is no more than packing it does.
+    columns.own.push_back(std::make_unique<PackedWeight>(
+        operands.weights[i], plan.tile_n,
+        problem.m <= plan.tile_m ? Panels::in_place : Panels::packed));
     columns.weights.push_back(columns.own.back().get());
   }
   return columns;
@@ -181,7 +184,7 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
 void Engine::check_staging(const Problem& problem, const plan::SlotLayout& layout) const {
   require(layout.flag_bytes() <= flag_bytes_ && layout.data_bytes <= slot_bytes_ - flag_bytes_,
           "{}: staging: the call needs {} bytes of flags and {} of data ({}), but {} and {} are "
-          "prepared: prepare a larger m",
+          "prepared: call prepare with a larger m",
           name_of(problem.op), layout.flag_bytes(), layout.data_bytes, layout.formula, flag_bytes_,
           slot_bytes_ - flag_bytes_);
 }
@@ -194,7 +197,8 @@ void Engine::check_tile(const Problem& problem, const Plan& plan) const {
           plan.tile_n);
   const Index parked = plan.straddle ? 2 * plan::column_tiles(problem, plan.tile_n) : 0;
   require(parked <= static_cast<Index>(workers_[0].parked.size()),
-          "{}: tiles that straddle were not prepared: pass the plan's options to prepare", op);
+          "{}: tiles that straddle shards were not prepared: pass the plan's options to prepare",
+          op);
 }
 
 }  // namespace tilelace::cpu

@@ -8,6 +8,9 @@
 
 namespace tilelace::cpu {
 
+/// `in_place`: panels are read where the weight lies, for one call. The source must stay as it is.
+enum class Panels : std::uint8_t { packed, in_place };
+
 /// One weight [n, k], packed into column panels of `tile_n` columns for TileGemm.
 /// Immutable and shared by all workers of a rank. The source may change after packing.
 /// Memory: n * k elements of size_of(dtype) bytes, or of 4 bytes if this CPU has no fast
@@ -15,7 +18,7 @@ namespace tilelace::cpu {
 /// (oneDNN fails).
 class PackedWeight {
  public:
-  PackedWeight(const TensorView& weight, int tile_n);
+  PackedWeight(const TensorView& weight, int tile_n, Panels how = Panels::packed);
   PackedWeight(PackedWeight&&) noexcept;
   PackedWeight& operator=(PackedWeight&&) noexcept;
   ~PackedWeight();

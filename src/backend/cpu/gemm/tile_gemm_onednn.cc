@@ -81,8 +81,9 @@ struct Piece {
   dnnl::memory a, c, scratchpad;
 };
 
-// The primitives of one panel shape, most rows first.
+// The primitives of one layout of panels, most rows first.
 struct Ladder {
+  Desc panel;
   std::int64_t k, cols;
   DType type;
   std::vector<Piece> pieces;
@@ -103,36 +104,44 @@ struct PackedWeight::Impl {
   // Made here, once: making a memory object over blocked data writes its padding, which workers
   // must not do to shared panels.
   std::vector<dnnl::memory> panels;
+  std::vector<std::vector<float>> converted;  // what panels in place point to, of another type
   std::size_t bytes = 0;
 
+  dnnl::memory plain(const TensorView& weight, std::int64_t first, std::int64_t cols);
   void pack(const TensorView& weight, std::int64_t first, std::int64_t cols, dnnl::stream& stream);
 };
+
+// The panel where it lies in the weight or, of another type, in the newest `converted`.
+dnnl::memory PackedWeight::Impl::plain(const TensorView& weight, std::int64_t first,
+                                       std::int64_t cols) {
+  const std::int64_t k = weight.cols;
+  void* source = element(weight.data, weight.dtype, first * weight.stride);
+  std::int64_t stride = weight.stride;
+  if (type != weight.dtype) {
+    float* const to = converted.emplace_back(static_cast<std::size_t>(cols * k)).data();
+    for (std::int64_t c = 0; c < cols; ++c)
+      to_float(element(source, weight.dtype, c * stride), weight.dtype, k, to + c * k);
+    source = to;
+    stride = k;
+  }
+  return {Desc({k, cols}, dnnl_type(type), Dims{1, stride}), cpu_engine(), source};
+}
 
 void PackedWeight::Impl::pack(const TensorView& weight, std::int64_t first, std::int64_t cols,
                               dnnl::stream& stream) {
   const std::int64_t k = weight.cols;
   const Desc any({k, cols}, dnnl_type(type), dnnl::memory::format_tag::any);
   const Desc packed = matmul_desc(kLayoutRows, cols, k, type, any).weights_desc();
-  void* source = element(weight.data, weight.dtype, first * weight.stride);
-  std::int64_t stride = weight.stride;
-  std::vector<float> converted;
-  if (type != weight.dtype) {
-    converted.resize(static_cast<std::size_t>(cols * k));
-    for (std::int64_t c = 0; c < cols; ++c)
-      to_float(element(source, weight.dtype, c * stride), weight.dtype, k,
-               converted.data() + c * k);
-    source = converted.data();
-    stride = k;
-  }
-  dnnl::memory plain(Desc({k, cols}, dnnl_type(type), Dims{1, stride}), cpu_engine(), source);
+  dnnl::memory plain = this->plain(weight, first, cols);
   dnnl::memory panel(packed, cpu_engine());
   dnnl::reorder(plain, panel).execute(stream, plain, panel);
   stream.wait();
+  converted.clear();
   bytes += packed.get_size();
   panels.push_back(std::move(panel));
 }
 
-PackedWeight::PackedWeight(const TensorView& weight, int tile_n)
+PackedWeight::PackedWeight(const TensorView& weight, int tile_n, Panels how)
     : n_(weight.rows),
       k_(weight.cols),
       tile_n_(tile_n),
@@ -149,8 +158,12 @@ PackedWeight::PackedWeight(const TensorView& weight, int tile_n)
   if (k_ == 0) return;
   guarded("packed weight", [&] {
     dnnl::stream stream(cpu_engine());
-    for (std::int64_t p = 0; p < panels(); ++p)
-      impl_->pack(weight, p * tile_n, panel_cols(p), stream);
+    for (std::int64_t p = 0; p < panels(); ++p) {
+      if (how == Panels::packed)
+        impl_->pack(weight, p * tile_n, panel_cols(p), stream);
+      else
+        impl_->panels.push_back(impl_->plain(weight, p * tile_n, panel_cols(p)));
+    }
   });
 }
 
@@ -167,25 +180,25 @@ struct TileGemm::Impl {
   std::vector<char> scratchpad;
   std::vector<float> a_tile, c_tile;  // dense copies; a_tile holds elements of the product's type
 
-  Ladder* find(std::int64_t k, std::int64_t cols, DType type);
-  void add_ladder(std::int64_t k, std::int64_t cols, DType type, const Desc& weight);
-  void prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& weight);
+  Ladder* find(const Desc& panel);
+  void add_ladder(std::int64_t k, std::int64_t cols, DType type, const Desc& panel);
+  void prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& panel);
   const void* dense_a(const void* a, std::int64_t lda, std::int64_t rows, std::int64_t k,
                       DType from, DType type);
   void multiply(Ladder& ladder, const dnnl::memory& weight, const void* a, std::int64_t rows,
                 float* c);
 };
 
-Ladder* TileGemm::Impl::find(std::int64_t k, std::int64_t cols, DType type) {
+Ladder* TileGemm::Impl::find(const Desc& panel) {
   for (Ladder& l : ladders)
-    if (l.k == k && l.cols == cols && l.type == type) return &l;
+    if (l.panel == panel) return &l;
   return nullptr;
 }
 
-void TileGemm::Impl::add_ladder(std::int64_t k, std::int64_t cols, DType type, const Desc& weight) {
-  Ladder ladder{k, cols, type, {}};
+void TileGemm::Impl::add_ladder(std::int64_t k, std::int64_t cols, DType type, const Desc& panel) {
+  Ladder ladder{panel, k, cols, type, {}};
   for (const std::int64_t rows : ladder_rows(max_rows)) {
-    const auto desc = matmul_desc(rows, cols, k, type, weight);
+    const auto desc = matmul_desc(rows, cols, k, type, panel);
     scratchpad.resize(std::max(scratchpad.size(), desc.scratchpad_desc().get_size()));
     ladder.pieces.push_back({rows, dnnl::matmul(desc),
                              dnnl::memory(desc.src_desc(), cpu_engine(), nullptr),
@@ -198,10 +211,10 @@ void TileGemm::Impl::add_ladder(std::int64_t k, std::int64_t cols, DType type, c
   ladders.push_back(std::move(ladder));
 }
 
-void TileGemm::Impl::prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& weight) {
-  if (find(k, cols, type) != nullptr) return;
+void TileGemm::Impl::prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& panel) {
+  if (find(panel) != nullptr) return;
   const char* const before = scratchpad.data();
-  add_ladder(k, cols, type, weight);
+  add_ladder(k, cols, type, panel);
   const auto rows = static_cast<std::size_t>(max_rows);
   a_tile.resize(std::max(a_tile.size(), rows * static_cast<std::size_t>(k)));
   c_tile.resize(std::max(c_tile.size(), rows * static_cast<std::size_t>(cols)));
@@ -278,13 +291,13 @@ void TileGemm::run(const PackedWeight& weight, std::int64_t panel, const void* a
     return;
   }
   const DType type = weight.impl_->type;
-  if (impl_->find(k, cols, type) == nullptr) prepare(weight);
+  const dnnl::memory& packed = weight.impl_->panels[static_cast<std::size_t>(panel)];
+  if (impl_->find(packed.get_desc()) == nullptr) prepare(weight);
   const bool dense_c = ldc == cols || rows == 1;
   float* target = dense_c ? c : impl_->c_tile.data();
   guarded("tile gemm", [&] {
     const void* dense = impl_->dense_a(a, lda, rows, k, weight.dtype(), type);
-    impl_->multiply(*impl_->find(k, cols, type),
-                    weight.impl_->panels[static_cast<std::size_t>(panel)], dense, rows, target);
+    impl_->multiply(*impl_->find(packed.get_desc()), packed, dense, rows, target);
   });
   if (dense_c) return;
   for (std::int64_t r = 0; r < rows; ++r) std::copy_n(target + r * cols, cols, c + r * ldc);

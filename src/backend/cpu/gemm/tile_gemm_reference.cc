@@ -22,7 +22,7 @@ struct PackedWeight::Impl {
   std::vector<std::vector<float>> panels;
 };
 
-PackedWeight::PackedWeight(const TensorView& weight, int tile_n)
+PackedWeight::PackedWeight(const TensorView& weight, int tile_n, Panels /*how*/)
     : n_(weight.rows),
       k_(weight.cols),
       tile_n_(tile_n),
