@@ -69,9 +69,8 @@ inline void agree_on_calls(comm::Group& group, std::string_view name, std::strin
             "{}: rank {} lists {} calls, rank {} lists {}: list the same calls on every rank", name,
             low, calls(of_low), high, calls(of_high));
     const auto [a, b] = first_difference(of_low, of_high);
-    raise(ErrorKind::usage,
-          "{}: rank {} {}s [{}], rank {} {}s [{}]: it must be the same on every rank", name, low,
-          verb, a, high, verb, b);
+    raise(ErrorKind::usage, "{}: rank {} {}s [{}], rank {} {}s [{}]: all ranks must do the same",
+          name, low, verb, a, high, verb, b);
   }
 }
 

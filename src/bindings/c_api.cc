@@ -157,15 +157,15 @@ void add_operands(Call& call, const tilelace_ag_gemm_args& args) {
 void add_operands(Call& call, const tilelace_call_args& args) {
   const tilelace::OpRow& op = call.op();
   require(args.num_operands == 0 || args.operands != nullptr,
-          "{}: operands: got NULL, expected {} of them", op.name, args.num_operands);
+          "{}: operands: got NULL, expected {} operands", op.name, args.num_operands);
   for (size_t i = 0; i < args.num_operands; ++i) {
     const auto& given = args.operands[i];
     need(given.name, op.name.data(), "operand name");
     const auto known = std::find_if(op.operands.begin(), op.operands.end(),
                                     [&](const auto& o) { return o.name == given.name; });
     require(known != op.operands.end(),
-            "{}: operand: got \"{}\", expected a name that docs/ops.md has for this op", op.name,
-            given.name);
+            "{}: operand: got \"{}\", expected the name of an operand of this op (docs/ops.md)",
+            op.name, given.name);
     call.add(known->role, given.tensor);
   }
 }
@@ -196,7 +196,7 @@ tilelace_status run(std::string_view name, tilelace_communicator* c, const Args*
 
 std::vector<tilelace::Preparation> preparations_of(const tilelace_problem* problems, size_t count,
                                                    int ranks) {
-  require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {} of them",
+  require(count == 0 || problems != nullptr, "prepare: problems: got NULL, expected {} problems",
           count);
   std::vector<tilelace::Preparation> list;
   for (size_t i = 0; i < count; ++i)

@@ -108,10 +108,10 @@ namespace {
 std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
   if (s.lag < 0) return "lag must not be negative";
   if (s.by_columns && (s.lag == 0 || s.blocks != 1 || s.cols % ranks != 0))
-    return "by_columns needs lag, one block, and cols that are a multiple of the ranks";
+    return "by_columns needs lag, one block, and cols that are a multiple of the number of ranks";
   if (s.lag == 0) return std::nullopt;
   if (!row_of(s.op).shares || s.route != RouteKind::mesh || s.unfused || s.straddle || s.direct)
-    return "lag is for fused gemm_ar over the mesh, through slots";
+    return "lag is for fused gemm_ar over the mesh, without straddle or direct";
   if (!row_of(s.transport).by_workers()) return "lag needs transport store";
   if (ranks > schedule::kMaxGpuRanks || s.blocks > schedule::kMaxShareBlocks)
     return "lag is for at most 8 ranks and 8 blocks";
@@ -121,7 +121,8 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
 std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
   const WalkSpec& w = s.walk;
   if (w.together || w.pairs) return "together and pairs are for gemm_rs";
-  if (w.apart < -1 || (!w.joins.empty() && w.apart != 0)) return "joins needs apart 0";
+  if (w.apart < -1 || (!w.joins.empty() && w.apart != 0))
+    return "apart must be at least -1, and 0 with joins";
   if (w.joins.size() >= static_cast<std::size_t>(ranks) && !w.joins.empty())
     return "joins must have fewer entries than there are ranks";
   if (w.whole && (!row_of(s.transport).by_workers() || w.apart != -1))
@@ -143,12 +144,13 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
   const bool gather = row_of(s.op).gathers;
   if (row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1 ||
       ranks > schedule::kMaxGpuRanks)
-    return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle";
+    return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle";
   if (gather) return legal_gather_walk(s, ranks);
   if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty())
     return "apart, joins, whole, across and weights are for ag_gemm";
   if (!row_of(s.transport).by_workers()) return "walks of gemm_rs need transport store";
-  if (w.pairs && (w.together || ranks % 2 != 0)) return "pairs need an even number of ranks";
+  if (w.pairs && (w.together || ranks % 2 != 0))
+    return "pairs needs an even number of ranks, and no together";
   return std::nullopt;
 }
 
@@ -174,14 +176,14 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
       return "rows must add up to m";
   }
   if (s.route == RouteKind::two_level && (s.local < 1 || ranks % s.local != 0)) {
-    return "local must divide ranks";
+    return "local must divide the number of ranks";
   }
   if (s.blocks > 1 && !row_of(s.op).shares) return "blocks are for gemm_ar";
   if (s.deliver && !gather) return "deliver is for ag_gemm";
-  if (row_of(s.transport).by_workers() && !mesh) return "store needs the mesh route";
-  if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs the mesh";
+  if (row_of(s.transport).by_workers() && !mesh) return "store needs route mesh";
+  if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs route mesh";
   if (s.straddle && (!mesh || row_of(s.op).shares))
-    return "straddle needs the mesh and is not for gemm_ar";
+    return "straddle needs route mesh and is not for gemm_ar";
   const bool switched = row_of(s.transport).needs_multicast();
   if (s.shots != 1 && (!switched || s.shots != 2)) return "shots must be 1 or, for multimem, 2";
   if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
@@ -199,9 +201,10 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (row_of(s.transport).by_workers() && row_of(s.op).scatters()) {
     return "unfused needs transport pull or, for gemm_ar, store";
   }
-  if (row_of(s.transport).pushes() && !s.hand) return "unfused takes no push: use exchange";
+  if (row_of(s.transport).pushes() && !s.hand)
+    return "unfused cannot have transport push: use exchange";
   if (s.cols != 1 || s.blocks != 1 || s.straddle)
-    return "unfused sums have one column and one block";
+    return "unfused sums must have cols 1, one block and no straddle";
   return std::nullopt;
 }
 

@@ -24,11 +24,12 @@ std::optional<std::string> legal(const CheckConfig& c) {
   if (c.calls.empty()) return "calls must list at least one call";
   for (const CallSpec& call : c.calls) {
     if (call.exchange && call.exchange->workers > c.workers)
-      return "a collective's workers must be at most the rank's";
+      return "a collective must not have more workers than a rank has";
     if (auto reason = legal(call, c.ranks)) return reason;
     if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
-      return fmt::format("{} needs {} actors that run at the same time", name_of(call),
-                         min_resident(call, c.workers));
+      return fmt::format(
+          "resident must be 0 or at least {}: so many actors of {} run at the same time",
+          min_resident(call, c.workers), name_of(call));
     }
   }
   return std::nullopt;

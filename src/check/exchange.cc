@@ -26,9 +26,10 @@ std::string to_string(const ExchangeSpec& s) {
 std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
   const bool pairs = s.collective == Collective::all_to_all;
   const auto all = static_cast<std::size_t>(ranks);
-  if (ranks < 1 || ranks > kMaxCheckedRanks) return "ranks must be at most 64";
+  if (ranks < 1 || ranks > kMaxCheckedRanks) return "ranks must be 1 to 64";
   if (s.units.size() != (row_of(s.collective).shares ? 1 : pairs ? all * all : all))
-    return "units must be one number, one per rank or, for all_to_all, one per pair of ranks";
+    return "units must have one entry for all_reduce, ranks x ranks for all_to_all, else one per "
+           "rank";
   if (*std::min_element(s.units.begin(), s.units.end()) < 0) return "units must not be negative";
   if (s.workers < 1 || s.chunk < 1) return "workers and chunk must be at least 1";
   if (s.shots != 1 && (s.shots != 2 || !row_of(s.collective).shares))

@@ -47,7 +47,8 @@ std::optional<std::string> wrong_pair(const Sections& x, Index pair, Index id) {
     return fmt::format("pair {} has row {}, expected one of expert {}, from {} to below {}", pair,
                        row, id, x.begin(expert), x.begin(expert + 1));
   if (x.source(row) != pair)
-    return fmt::format("pair {} has row {}, whose source is {}", pair, row, x.source(row));
+    return fmt::format("pair {} has row {}, but the source of the row is {}", pair, row,
+                       x.source(row));
   return std::nullopt;
 }
 
@@ -56,10 +57,11 @@ std::optional<std::string> wrong_order(const Sections& x) {
   for (Index e = 0; e < x.s.here; ++e)
     for (Index r = x.begin(e) + 1; r < x.begin(e + 1); ++r)
       if (x.source(r) <= x.source(r - 1))
-        return fmt::format("row {} has source {}, after {}", r, x.source(r), x.source(r - 1));
+        return fmt::format("row {} has source {}, expected more than {}, the source before", r,
+                           x.source(r), x.source(r - 1));
   for (Index r = x.begin(x.s.here); r < x.s.pairs(); ++r)
     if (x.source(r) != -1)
-      return fmt::format("source {} belongs to row {}, which does not exist", x.source(r), r);
+      return fmt::format("row {} has source {}, expected -1 beyond the last row", r, x.source(r));
   return std::nullopt;
 }
 
@@ -91,8 +93,8 @@ void swap_rows(const MoeMap& s, std::span<std::int32_t> map, Index a, Index b) {
 std::optional<std::string> wrong_in_map(const MoeMap& s, std::span<const std::int64_t> ids,
                                         std::span<const std::int32_t> map) {
   if (std::ssize(ids) != s.pairs() || std::ssize(map) != s.words())
-    return fmt::format("{} ids and {} words, expected {} and {}", ids.size(), map.size(), s.pairs(),
-                       s.words());
+    return fmt::format("got {} ids and {} words, expected {} and {}", ids.size(), map.size(),
+                       s.pairs(), s.words());
   const Sections x{s, map};
   if (auto text = wrong_prefix(x, ids)) return text;
   for (Index i = 0; i < s.pairs(); ++i)

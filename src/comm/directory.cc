@@ -232,7 +232,7 @@ void Meeting::require_agreement(const Frame& frame, int expected) {
   std::memcpy(&other, frame.bytes.data(), sizeof other);
   require(
       other.ranks == ranks_,
-      "communicator: rank {} was given {} ranks, rank {} was given {}: it must be the same number",
+      "communicator: rank {} was given {} ranks, rank {} was given {}: give all the same number",
       other.rank, other.ranks, rank_, ranks_);
   if (expected >= 0) {
     require(other.rank == expected,

@@ -55,8 +55,9 @@ void Group::throw_if_aborted(std::string_view op) const {
     case ErrorKind::usage:
     case ErrorKind::system: break;
   }
-  raise(kind, "{}: {} rank {} made rank {} end the group ({} error): its error says why", op, who,
-        about, origin, name_of(kind));
+  raise(kind,
+        "{}: rank {} ended the group because of {} rank {} ({} error): see the error of rank {}",
+        op, origin, who, about, name_of(kind), origin);
 }
 
 bool Group::has_left(int peer) const {

@@ -9,7 +9,7 @@ namespace tilelace::comm {
 bool MulticastPermit::environment_allows() { return env::multicast() == "1"; }
 
 MulticastPermit MulticastPermit::ask(bool option, std::string_view op) {
-  require(option, "{}: multicast needs the communicator's option multicast", op);
+  require(option, "{}: multicast needs a communicator that was made with the option multicast", op);
   const std::string set = env::multicast();
   require(set == "1", "{}: multicast needs TILELACE_MULTICAST=1 in the environment, got {}", op,
           set.empty() ? "none" : set);

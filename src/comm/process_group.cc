@@ -185,7 +185,8 @@ std::unique_ptr<Group> make_socket_group(int rank, std::vector<int> sockets, dou
   require_ranks(ranks);
   require_rank(rank, ranks);
   const int own = sockets[static_cast<std::size_t>(rank)];
-  require(own == -1, "communicator: sockets: got {} for this rank {}, expected -1", own, rank);
+  require(own == -1, "communicator: sockets: got {} for rank {}, which is this rank, expected -1",
+          own, rank);
   const Deadline deadline("communicator", timeout_s);
   try {
     return make_over(rank, std::move(owned), deadline, [] {});

@@ -23,7 +23,8 @@ std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std
                                               const Check& check) {
   std::unique_lock lock(mutex_);
   Seat& seat = seats_[static_cast<std::size_t>(rank)];
-  require(!seat.taken, "{}: rank {} is in {} already: one call at a time", op, rank, seat.op);
+  require(!seat.taken, "{}: rank {} is already in a call of {}: make one call at a time", op, rank,
+          seat.op);
   seat = {true, std::string(op), std::move(part)};
   if (missing().empty()) {
     close_round(finish);

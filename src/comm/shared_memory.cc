@@ -36,8 +36,8 @@ SymmetricMemory::~SymmetricMemory() { munmap(base_, stride_ * static_cast<std::s
 std::size_t stride_of(std::size_t bytes, int ranks) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   require(bytes <= kMaxRange / static_cast<std::size_t>(ranks),
-          "allocate: bytes: got {} on each of {} ranks, expected at most {} together", bytes, ranks,
-          kMaxRange);
+          "allocate: bytes: got {} on each of {} ranks, expected at most {} on all ranks together",
+          bytes, ranks, kMaxRange);
   return bytes == 0 ? page : (bytes + page - 1) / page * page;
 }
 

@@ -170,10 +170,10 @@ void prepare_socket(int fd) {
   const bool socket = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
                       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
   require(socket, "communicator: descriptor {} is not a socket: {}", fd, errno_text(errno));
-  require(
-      domain == AF_UNIX && type == SOCK_SEQPACKET,
-      "communicator: socket: got domain {} and type {}, expected AF_UNIX {} and SOCK_SEQPACKET {}",
-      domain, type, AF_UNIX, static_cast<int>(SOCK_SEQPACKET));
+  require(domain == AF_UNIX && type == SOCK_SEQPACKET,
+          "communicator: socket: got domain {} and type {}, expected {} (AF_UNIX) and {} "
+          "(SOCK_SEQPACKET)",
+          domain, type, AF_UNIX, static_cast<int>(SOCK_SEQPACKET));
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   const int room = 4 * static_cast<int>(kMaxPayload);  // the default may be smaller than a frame
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);

@@ -72,7 +72,7 @@ std::vector<pid_t> SocketMesh::hello(const Deadline& deadline, const Check& chec
             "communicator: socket to rank {} leads to rank {}, expected rank {}", peer, other.rank,
             peer);
     require(other.ranks == ranks(),
-            "communicator: rank {} was given {} ranks, rank {} was given {}: it must be the same "
+            "communicator: rank {} was given {} ranks, rank {} was given {}: give all the same "
             "number",
             peer, other.ranks, rank_, ranks());
     pids[static_cast<std::size_t>(peer)] = frames[i].pid;
@@ -127,8 +127,9 @@ bool SocketMesh::advance(Transfer& transfer, const Post& post, std::size_t i, co
       if (frame.sequence != line.received)
         throw Failure(
             ErrorKind::usage, post.peer,
-            fmt::format("{}: rank {} sent message {}, expected {}: ranks have made different calls",
-                        transfer.op, post.peer, frame.sequence, line.received));
+            fmt::format(
+                "{}: rank {} sent message {}, expected message {}: ranks have made different calls",
+                transfer.op, post.peer, frame.sequence, line.received));
       transfer.received[i] = true;
       ++line.received;
     }

@@ -10,7 +10,7 @@ namespace {
 /// What a buffer stands on: nothing, once it was moved from.
 template <class Impl>
 Impl& standing(const std::unique_ptr<Impl>& impl, const char* what) {
-  require(impl != nullptr, "{}: it is empty: it was moved from", what);
+  require(impl != nullptr, "{}: the object is empty: it was moved from", what);
   return *impl;
 }
 

@@ -82,8 +82,10 @@ Communicator::Impl::Impl(std::unique_ptr<comm::Group> g, const CommunicatorOptio
 void Communicator::Impl::enter(std::string_view op, bool alone) {
   require(alone, "{}: another thread is in a call on this communicator: one call at a time", op);
   if (failure) {
-    raise(failure->kind(), "{}: this communicator takes no more calls since it failed ({})", op,
-          failure->what());
+    raise(failure->kind(),
+          "{}: this communicator takes no more calls since it failed ({}): make a new one (in "
+          "Python: call tilelace.leave on every rank)",
+          op, failure->what());
   }
 }
 
@@ -156,7 +158,7 @@ Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
 Communicator::Impl& Communicator::impl() const {
-  require(impl_ != nullptr, "communicator: it is empty: it was moved from, or never made");
+  require(impl_ != nullptr, "communicator: the object is empty: it was moved from, or never made");
   return *impl_;
 }
 

@@ -63,7 +63,7 @@ void require_room(const Impl& impl, std::string_view name, const MoeLayer& l, st
   require(impl.moe.memory != nullptr && MoeBytes::of(l, m).fits(impl.moe.bytes) &&
               std::max(l.hidden, l.inner) <= impl.moe.k,
           "{}: a layer with m {}, hidden {}, inner {}, top_k {} is not prepared: call prepare_moe "
-          "with it",
+          "with this layer",
           name, m, l.hidden, l.inner, l.top_k);
 }
 

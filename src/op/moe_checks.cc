@@ -20,8 +20,8 @@ using schedule::MoeMap;
 void check_dense(std::string_view op, TensorName name, const TensorView& t, DType dtype,
                  std::int64_t rows, std::int64_t cols) {
   check_tensor(op, name, t, dtype, rows, cols);
-  require(rows <= 1 || t.stride == cols, "{}: {}: got a row stride of {}, expected {}: no gaps", op,
-          name, t.stride, cols);
+  require(rows <= 1 || t.stride == cols,
+          "{}: {}: got a row stride of {}, expected {}, without gaps", op, name, t.stride, cols);
 }
 
 void check_width(std::string_view op, std::string_view what, std::int64_t width) {
@@ -139,7 +139,7 @@ MoeCall check_call(const AgMoeArgs& a, int rank, int ranks) {
   if (a.bias) check_dense(op, {"bias"}, a.bias, l.dtype, call.map.here, expert_width(l));
   check_dense(op, {"out"}, a.out, l.dtype, call.map.pairs(), l.inner);
   require(!a.gathered || !l.replicated,
-          "{}: gathered: got a tensor, expected none: all tokens are here already", op);
+          "{}: gathered: got a tensor, expected none: a replicated layer gathers nothing", op);
   if (a.gathered) check_dense(op, {"gathered"}, a.gathered, l.dtype, a.m, l.hidden);
   check_apart(op, "x", a.x, "out", a.out);
   check_apart(op, "out", a.out, "gathered", a.gathered);
@@ -149,7 +149,8 @@ MoeCall check_call(const AgMoeArgs& a, int rank, int ranks) {
 MoeCall check_call(std::string_view op, const MoeReduceArgs& a, bool scatters, int rank,
                    int ranks) {
   const MoeLayer& l = a.layer;
-  require(scatters || a.rows.empty(), "{}: rows: got {} entries, expected none", op, a.rows.size());
+  require(scatters || a.rows.empty(),
+          "{}: rows: got {} entries, expected none: this op returns all rows", op, a.rows.size());
   MoeCall call = check_sizes(op, l, a.m, a.rows, rank, ranks);
   const std::int64_t own = scatters ? call.rows[static_cast<std::size_t>(rank)] : a.m;
   check_dense(op, {"x"}, a.x, l.dtype, call.map.pairs(), l.inner);
@@ -208,10 +209,9 @@ void check_map(std::string_view op, const MoeMap& s, const std::int32_t* map) {
     }
     return true;
   };
-  require(
-      good(),
-      "{}: map: got one that ag_moe did not make for this layer and m: pass the map that it wrote",
-      op);
+  require(good(),
+          "{}: map: got one that ag_moe did not make for this layer and m: pass the map of ag_moe",
+          op);
 }
 
 void check_ids(std::string_view op, const MoeMap& s, const std::int32_t* map) {

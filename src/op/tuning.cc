@@ -38,7 +38,7 @@ void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
   const auto all = group.all_gather(habits_of(o), o.timeout_s);
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     require(all[rank] == all[0],
-            "communicator: tuning: got ({}) on rank 0, ({}) on rank {}: all must be the same on "
+            "communicator: tuning: got ({}) on rank 0, ({}) on rank {}: pass the same options on "
             "every rank",
             all[0], all[rank], rank);
 }
@@ -55,8 +55,8 @@ void check_tuning_options(const CommunicatorOptions& o) {
   require(o.autotune >= 0 && o.autotune <= kMostAutotune,
           "communicator: autotune: got {} s, expected 0 to {}", o.autotune, kMostAutotune);
   require(!o.deterministic || o.autotune == 0,
-          "communicator: deterministic: got autotune {} s with it, expected 0: a timed plan may "
-          "differ from run to run, and with it the last bits of results",
+          "communicator: autotune with deterministic: got {} s, expected 0: timed plans may differ "
+          "from run to run, and so may the last bits of results",
           o.autotune);
   require(o.cache.size() <= 4096,
           "communicator: cache: got a path of {} bytes, expected at most 4096", o.cache.size());

@@ -199,8 +199,8 @@ def check_emulated(tree: Path) -> None:
     # A tile that has another's kernels; one that is planned with, and has none.
     kernels, plans = (tree / name for name in ("src/backend/cuda/gemm/toy_kernels.h", "src/plan/gemm/toy_plans.h"))
     for file, old, new, wrong in [
-            (kernels, '? "p128"', '? "p80"', "tile toy128 of toy in bf16: its kernels have another shape"),
-            (plans, '{"toy32",', '{"toy48",', "tile toy48 of toy in bf16: this build has no kernels for it")]:
+            (kernels, '? "p128"', '? "p80"', "tile toy128 of toy in bf16: this build has a kernel of another shape"),
+            (plans, '{"toy32",', '{"toy48",', "tile toy48 of toy in bf16: this build has no kernel for the tile")]:
         replace(file, old, new)
         build(at, "emulated_gemm_check")
         expect(emulated(check, "--shapes", 1, capability=10, fails=True), wrong)

@@ -191,7 +191,7 @@ TEST(Checker, LimitsOfSpecsAreNamed) {
   CallSpec s = tiny(Op::gemm_rs);
   s.route = RouteKind::ring;
   s.transport = Transport::pull;
-  EXPECT_EQ(legal(s, 2), "pull of partials needs the mesh");
+  EXPECT_EQ(legal(s, 2), "pull of partials needs route mesh");
   s = tiny(Op::gemm_ar);
   s.rows = {2, 2};
   EXPECT_EQ(legal(s, 2), "gemm_ar takes no rows");
@@ -200,7 +200,8 @@ TEST(Checker, LimitsOfSpecsAreNamed) {
   c.ranks = 2;
   c.workers = 3;
   c.resident = 3;
-  EXPECT_EQ(legal(c), "gemm_rs needs 4 actors that run at the same time");
+  EXPECT_EQ(legal(c),
+            "resident must be 0 or at least 4: so many actors of gemm_rs run at the same time");
 }
 
 TEST(Checker, CopyAndOneWorkerAreEnoughForAgGemm) {
@@ -255,7 +256,7 @@ TEST(Checker, LimitsOfSharedTilesAreNamed) {
   EXPECT_EQ(legal(s, 2), "lag is for at most 8 ranks and 8 blocks");
   s = tiny_shared();
   s.op = Op::gemm_rs;
-  EXPECT_EQ(legal(s, 2), "lag is for fused gemm_ar over the mesh, through slots");
+  EXPECT_EQ(legal(s, 2), "lag is for fused gemm_ar over the mesh, without straddle or direct");
 }
 
 TEST(Checker, NamesPartialsByTheirNumbers) {
@@ -274,7 +275,7 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   s.walk.pairs = true;
   EXPECT_EQ(legal(s, 2), "together and pairs are for gemm_rs");
   s.walk = {.apart = 1, .joins = {3}};
-  EXPECT_EQ(legal(s, 2), "joins needs apart 0");
+  EXPECT_EQ(legal(s, 2), "apart must be at least -1, and 0 with joins");
   s.walk = {.apart = 0, .joins = {3, 4}};
   EXPECT_EQ(legal(s, 2), "joins must have fewer entries than there are ranks");
   s.walk = {.whole = true};
@@ -286,11 +287,11 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   EXPECT_EQ(legal(s, 2), "weights must be at most 8 positive numbers that add up to cols");
   s.walk = {.apart = 1};
   EXPECT_EQ(legal(s, 9),
-            "walks are for fused ag_gemm and gemm_rs of at most 8 ranks that do not straddle");
+            "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle");
   s.op = Op::gemm_rs;
   EXPECT_EQ(legal(s, 2), "apart, joins, whole, across and weights are for ag_gemm");
   s.walk = {.pairs = true};
-  EXPECT_EQ(legal(s, 3), "pairs need an even number of ranks");
+  EXPECT_EQ(legal(s, 3), "pairs needs an even number of ranks, and no together");
   s.transport = Transport::push;
   EXPECT_EQ(legal(s, 2), "walks of gemm_rs need transport store");
   s.walk = {.deep = 0};

@@ -177,8 +177,9 @@ TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   ExchangeSpec s = gather(schedule::kMaxExchangeRounds + 1);
   EXPECT_EQ(legal(s, 2), "units must fit workers x chunk x rounds");
   EXPECT_EQ(legal(gather(schedule::kMaxExchangeRounds), 2), std::nullopt);
-  EXPECT_EQ(legal(gather(1), 3),
-            "units must be one number, one per rank or, for all_to_all, one per pair of ranks");
+  EXPECT_EQ(
+      legal(gather(1), 3),
+      "units must have one entry for all_reduce, ranks x ranks for all_to_all, else one per rank");
   s = gather(1);
   s.shots = 2;
   EXPECT_EQ(legal(s, 2), "shots must be 1 or, for all_reduce, 2");
@@ -193,7 +194,7 @@ TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   c.calls[1].exchange = gather(1);
   EXPECT_EQ(legal(c), std::nullopt);  // among other ops
   c.calls[1].exchange->workers = c.workers + 1;
-  EXPECT_EQ(legal(c), "a collective's workers must be at most the rank's");
+  EXPECT_EQ(legal(c), "a collective must not have more workers than a rank has");
 }
 
 }  // namespace

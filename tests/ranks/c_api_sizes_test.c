@@ -52,9 +52,10 @@ static void sizes_of_options(void) {
   o.known.deterministic = 1;
   CHECK_OK(make_one(&o.known));
   o.known.autotune_seconds = 2;
-  CHECK_USAGE(make_one(&o.known),
-              "communicator: deterministic: got autotune 2 s with it, expected 0: a timed plan may "
-              "differ from run to run, and with it the last bits of results");
+  CHECK_USAGE(
+      make_one(&o.known),
+      "communicator: autotune with deterministic: got 2 s, expected 0: timed plans may differ "
+      "from run to run, and so may the last bits of results");
   o.known.deterministic = 0;
   CHECK_OK(make_one(&o.known));
   o.known.autotune_seconds = -1;

@@ -190,7 +190,7 @@ static void call_by_name(member* me, const tilelace_tensor* weight, const tilela
   args.num_operands = 5;
   operands[1].name = me->rank == 1 ? "gathered" : "residual";
   CHECK_TOLD(me, "gemm_rs", tilelace_call(me->c, &args),
-             "operand: got \"gathered\", expected a name that docs/ops.md has for this op");
+             "operand: got \"gathered\", expected the name of an operand of this op (docs/ops.md)");
   operands[1].name = "x";
   CHECK_USAGE(tilelace_call(me->c, &args), "gemm_rs: x: got 2 tensors, expected one");
   args.op = "gemm";
@@ -211,7 +211,7 @@ static void refuse_to_prepare(member* me, tilelace_problem* problems,
   problems[2].num_rows = 2;
   CHECK_USAGE(tilelace_prepare(me->c, problems, 3), "prepare: rows: got NULL, expected 2 numbers");
   problems[2].num_rows = 0;
-  CHECK_USAGE(tilelace_prepare(me->c, NULL, 1), "prepare: problems: got NULL, expected 1 of them");
+  CHECK_USAGE(tilelace_prepare(me->c, NULL, 1), "prepare: problems: got NULL, expected 1 problems");
 }
 
 /* Where a rank has no place for what all make, the others have theirs. */

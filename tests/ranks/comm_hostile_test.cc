@@ -81,7 +81,7 @@ TEST(Hostile, FirstFrame) {
   header = header_of(FrameType::hello, 5, 8);
   const Caught step = caught(frame_bytes(header, hello));
   EXPECT_EQ(step.kind, ErrorKind::usage);
-  EXPECT_TRUE(step.says("sent message 5, expected 0")) << step.text;
+  EXPECT_TRUE(step.says("sent message 5, expected message 0")) << step.text;
   EXPECT_EQ(caught(frame_bytes(header_of(FrameType::hello, 0, 3), "abc")).kind, ErrorKind::peer);
   EXPECT_EQ(caught(frame_bytes(header_of(FrameType::allocate, 0, 0), "")).kind, ErrorKind::usage);
   const Caught rank = caught(frame_bytes(header_of(FrameType::hello, 0, 8), hello));
@@ -209,7 +209,7 @@ TEST_F(DrivenPeer, OutOfStepIsAUsageError) {
   send_raw(raw_.get(), frame_bytes(header_of(FrameType::all_gather, 9, 0), ""));
   const Caught caught = catch_error([&] { group_->all_gather("", 5); });
   EXPECT_EQ(caught.kind, ErrorKind::usage);
-  EXPECT_TRUE(caught.says("rank 1 sent message 9, expected 3")) << caught.text;
+  EXPECT_TRUE(caught.says("rank 1 sent message 9, expected message 3")) << caught.text;
 }
 
 TEST_F(DrivenPeer, ShortOfferAndMissingEndAreErrors) {

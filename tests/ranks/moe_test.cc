@@ -278,7 +278,7 @@ TEST_F(Spoilt, CallsBeforePrepareAreRefused) {
                MoeRank mine(case_, r);
                ag_moe(member, mine.first());
              }),
-             "is not prepared: call prepare_moe with it");
+             "is not prepared: call prepare_moe with this layer");
   prepare();
   expect_usable();
 }

@@ -118,7 +118,7 @@ TEST(OpsLimits, BuffersRefuseWhatTheyDoNotHave) {
             "system: out of memory: could not allocate 18446744073709551615 bytes");
   const SymmetricBuffer there(std::move(shared));
   const DeviceBuffer here(std::move(own));
-  const std::string rest = " buffer: it is empty: it was moved from";
+  const std::string rest = " buffer: the object is empty: it was moved from";
   EXPECT_EQ(caught([&] { static_cast<void>(shared.local()); }), "usage: symmetric" + rest);
   EXPECT_EQ(caught([&] { static_cast<void>(shared.bytes()); }), "usage: symmetric" + rest);
   EXPECT_EQ(caught([&] { static_cast<void>(own.data()); }), "usage: device" + rest);

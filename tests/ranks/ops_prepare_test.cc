@@ -51,7 +51,7 @@ TEST(OpsPrepare, RanksThatPrepareAnewAndBesideAreToldBoth) {
   });
   for (const auto& text : texts) {
     EXPECT_TRUE(text.starts_with("usage: prepare: rank ")) << text;
-    EXPECT_NE(text.find("it must be the same on every rank"), std::string::npos) << text;
+    EXPECT_NE(text.find("all ranks must do the same"), std::string::npos) << text;
   }
   world.expect_intact();
 }

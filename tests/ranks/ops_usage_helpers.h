@@ -377,7 +377,8 @@ inline const std::vector<BadCall> kBadReductions = {
     AR("activation with a residual: got silu, expected none", a.residual = r.out0.view(),
        a.activation = Activation::silu),
     RS("staging: the call needs 384 bytes of flags and 384000 of data (flags 4*84 + (outgoing m "
-       "3000 + incoming 3000) * row 64), but 768 and 3328 are prepared: prepare a larger m",
+       "3000 + incoming 3000) * row 64), but 768 and 3328 are prepared: call prepare with a larger "
+       "m",
        a.m = 3000, a.x = dense(nowhere(0), DType::fp32, 3000, kK),
        a.out = dense(nowhere(1), DType::fp32, 1000, kN0)),
 };
@@ -407,7 +408,7 @@ inline const std::vector<BadCall> kBadPlans = {
     AR("plan fused mesh push is not possible: chunk_rows is 9223372036854775807, must "
        "be at most 1099511627776",
        o.chunk_rows = std::numeric_limits<std::int64_t>::max()),
-    RS("tiles that straddle were not prepared: pass the plan's options to prepare",
+    RS("tiles that straddle shards were not prepared: pass the plan's options to prepare",
        o.straddle = true),
 };
 

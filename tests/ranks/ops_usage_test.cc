@@ -255,8 +255,8 @@ TEST(OpsUsage, RanksThatPrepareDifferentProblemsAreToldBoth) {
   };
   const auto text = [&](int rank, int m, int other) {
     return fmt::format(
-        "usage: prepare: rank {} prepares [{}], rank {} prepares [{}]: it must be the same on "
-        "every rank",
+        "usage: prepare: rank {} prepares [{}], rank {} prepares [{}]: all ranks must do the "
+        "same",
         rank, card(m), rank + 1, card(other));
   };
   EXPECT_EQ(texts, (Texts{text(0, 6, 9), text(0, 6, 9), text(1, 9, 6)}));
@@ -266,7 +266,8 @@ TEST(OpsUsage, RanksThatPrepareDifferentProblemsAreToldBoth) {
 TEST(OpsUsage, AnEmptyCommunicatorRefusesEveryCall) {
   Communicator none;
   Rank rank(0);
-  const std::string text = "usage: communicator: it is empty: it was moved from, or never made";
+  const std::string text =
+      "usage: communicator: the object is empty: it was moved from, or never made";
   for (const Op op : {kGather, kScatter, kAllReduce}) {
     EXPECT_EQ(caught([&] { rank.good(op).call(none); }), text);
   }
@@ -350,7 +351,7 @@ TEST(OpsUsage, ASymmetricBufferIsSeenByEveryRank) {
                 fmt::format("usage: symmetric buffer: rank: got {}, expected 0 to 2", bad));
     }
     EXPECT_EQ(caught([&] { SymmetricBuffer(c, r == 2 ? 128 : 64); }),
-              "usage: allocate: rank 2 passed 128 bytes, rank 0 passed 64: it must be the same on "
+              "usage: allocate: rank 2 passed 128 bytes, rank 0 passed 64: pass the same size on "
               "every rank");
     c.barrier();
   });
@@ -440,7 +441,7 @@ TEST(OpsUsage, CallsAfterAnAbortAreRefusedWithTheFirstReason) {
             (Texts{"peer: " + first(0), "peer: " + first(1), "peer: " + first(2)}));
   const auto later = [&](int r) {
     return "peer: ag_gemm: this communicator takes no more calls since it failed (" + first(r) +
-           ")";
+           "): make a new one (in Python: call tilelace.leave on every rank)";
   };
   EXPECT_EQ(on_ranks([&](int r) { world.ranks[r].good(kGather).call(world.members[r]); }),
             (Texts{later(0), later(1), later(2)}));

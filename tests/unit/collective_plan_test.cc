@@ -70,8 +70,9 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
       {kGather, [](auto& a) { a.args.reduction = Reduction::max; },
        "all_gather: reduction: got max, expected the default, sum: this collective adds nothing"},
       {kScatter, [](auto& a) { a.args.item = Item::i32, a.args.reduction = Reduction::avg; },
-       "reduce_scatter: reduction: got avg of i32, expected bf16, fp16 or fp32"},
-      {kGather, [](auto& a) { a.takes = {1}; }, "all_gather: takes: got 1 entries, expected none"},
+       "reduce_scatter: item with reduction avg: got i32, expected bf16, fp16 or fp32"},
+      {kGather, [](auto& a) { a.takes = {1}; },
+       "all_gather: takes: got 1 entries, expected none: only all_to_all has takes"},
       {kReduce,
        [](auto& a) {
          a.counts = {1, 2, 3};
@@ -99,7 +100,8 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
        [](auto& a) {
          a.counts = {1, 2, 3}, a.takes = {1, 3, 3};
        },
-       "all_to_all: takes: got 3 elements from this rank itself, expected the 2 that it sends"},
+       "all_to_all: takes: got 3 elements from this rank itself, expected the 2 that it sends "
+       "itself"},
       {kReduce, [](auto& a) { a.args.in = nullptr; },
        "all_reduce: in: got null data, expected 32 bytes"},
       {kGather, [](auto& a) { a.args.out = nullptr; },

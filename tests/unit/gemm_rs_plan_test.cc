@@ -111,7 +111,7 @@ TEST(GemmRsWay, StraddlingThatNoPlanHasIsAnErrorThatSaysWhatHasIt) {
   EXPECT_TRUE(says(error_of(problem_of(2, 512, 5120, 8192), o), "straddle 1"));
   o.path = Path::medium;
   o.transport = Transport::push;
-  EXPECT_TRUE(says(error_of(problem_of(2, 256, 5120, 8192), o), "expected a fused plan"));
+  EXPECT_TRUE(says(error_of(problem_of(2, 256, 5120, 8192), o), "only fused plans straddle"));
   o = {};
   o.straddle = true;
   o.path = Path::unfused;

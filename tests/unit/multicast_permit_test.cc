@@ -35,7 +35,7 @@ TEST(MulticastPermit, TakesTheOptionAndTheEnvironment) {
   EXPECT_EQ(refusal(true, "1"), std::nullopt);
   for (const char* environment : {static_cast<const char*>(nullptr), "", "0", "1", "yes"})
     EXPECT_EQ(refusal(false, environment),
-              "op: multicast needs the communicator's option multicast");
+              "op: multicast needs a communicator that was made with the option multicast");
   for (const char* environment : {static_cast<const char*>(nullptr), ""})
     EXPECT_EQ(refusal(true, environment),
               "op: multicast needs TILELACE_MULTICAST=1 in the environment, got none");

@@ -87,8 +87,8 @@ void CallVerbs::check_presence(Index flag) {
   call_.group->abort({static_cast<std::uint8_t>(ErrorKind::peer),
                       static_cast<std::uint16_t>(call_.rank()),
                       static_cast<std::uint16_t>(what.writer)});
-  raise(ErrorKind::peer, "{}: rank {} left the group during the call, before {}", call_.name,
-        what.writer, what.text);
+  raise(ErrorKind::peer, "{}: rank {} left the group during the call, before {} arrived",
+        call_.name, what.writer, what.text);
 }
 
 void CallVerbs::admit() {

@@ -43,8 +43,10 @@ WorkerPool::WorkerPool(int threads) {
     }
     start_.notify_all();
     for (auto& t : threads_) t.join();
-    raise(ErrorKind::system, "communicator: worker threads: got {} ({}), expected {}",
-          threads_.size(), e.what(), threads);
+    raise(ErrorKind::system,
+          "communicator: only {} of {} worker threads could start ({}): ask for fewer workers, or "
+          "raise the limit of threads (ulimit -u)",
+          threads_.size(), threads, e.what());
   }
 }
 

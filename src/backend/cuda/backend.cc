@@ -81,7 +81,7 @@ GpuBackend::~GpuBackend() {
 }
 
 const comm::LinkRow& GpuBackend::link_to(int peer) const {
-  require(!links_.empty(), "communicator: link: unknown before prepare: call prepare first");
+  require(!links_.empty(), "communicator: links are not known before prepare: call prepare first");
   return *links_[static_cast<std::size_t>(peer)];
 }
 
@@ -104,7 +104,7 @@ void GpuBackend::require_ready(std::string_view op) {
   // Kernels would wait for it to their bound.
   for (int p = 0; p < group_.ranks(); ++p)
     if (p != group_.rank() && group_.has_left(p))
-      raise(ErrorKind::peer, "{}: peer rank {} has left", op, p);
+      raise(ErrorKind::peer, "{}: peer rank {} has left the group", op, p);
   if (out_of_step_.empty()) {
     try {
       ops_->calls.throw_if_failed();
@@ -115,8 +115,9 @@ void GpuBackend::require_ready(std::string_view op) {
     }
   }
   require(out_of_step_.empty(),
-          "{}: ranks made different calls before ({}): all ranks must prepare again", op,
-          out_of_step_);
+          "{}: ranks made different calls earlier ({}): all ranks must call prepare again "
+          "(in Python: tilelace.recover)",
+          op, out_of_step_);
 }
 
 void GpuBackend::throw_if_graphs_failed() {
@@ -273,8 +274,8 @@ void GpuBackend::synchronize(void* stream, double bound_s) {
   }
   if (workspace_->failed())
     raise(ErrorKind::system,
-          "gemm: a split-k partial timed out: make a new communicator (in Python: tilelace.leave "
-          "on every rank)");
+          "gemm: a kernel waited too long for a partial sum of split-k: make a new communicator "
+          "(in Python: call tilelace.leave on every rank)");
 }
 
 }  // namespace tilelace::cuda
@@ -286,8 +287,8 @@ int cuda_device_of(int local_rank) { return comm::device_of(local_rank); }
 std::unique_ptr<Backend> make_cuda_backend(comm::Group& group, const CommunicatorOptions& options) {
   const int count = comm::device_count();
   require(options.device_index >= 0 && options.device_index < count,
-          "communicator: rank {} needs device {}, this process sees {} device{}: each rank needs "
-          "its own",
+          "communicator: rank {} needs device {}, but this process sees {} device{}: each rank "
+          "needs a GPU of its own",
           group.rank(), options.device_index, count, count == 1 ? "" : "s");
   return std::make_unique<cuda::GpuBackend>(group, options);
 }

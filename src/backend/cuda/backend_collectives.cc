@@ -77,7 +77,7 @@ void GpuBackend::prepare_collectives(std::string_view refusal) {
   if (!refusal.empty()) return;
   if (links_.empty()) links_ = join_devices(group_, device_, uuid_, options_.timeout_s);
   // What was made before may still be in use, here and by peers.
-  check(cudaDeviceSynchronize(), "prepare_collectives: the work before it");
+  check(cudaDeviceSynchronize(), "prepare_collectives: GPU work from before it");
   group_.all_gather(kPrepare, options_.timeout_s);
   collectives_.reset();
   collectives_out_of_step_.clear();
@@ -106,7 +106,7 @@ void GpuBackend::in_collectives(std::string_view name, void* stream,
   const comm::DeviceScope scope(device_, name);
   for (int p = 0; p < group_.ranks(); ++p)
     if (p != group_.rank() && group_.has_left(p))
-      raise(ErrorKind::peer, "{}: peer rank {} has left", name, p);
+      raise(ErrorKind::peer, "{}: peer rank {} has left the group", name, p);
   if (collectives_ != nullptr && collectives_out_of_step_.empty()) {
     try {
       collectives_->calls.throw_if_failed();
@@ -115,10 +115,10 @@ void GpuBackend::in_collectives(std::string_view name, void* stream,
       throw;
     }
   }
-  require(
-      collectives_out_of_step_.empty(),
-      "{}: ranks made different calls before ({}): all ranks must call prepare_collectives again",
-      name, collectives_out_of_step_);
+  require(collectives_out_of_step_.empty(),
+          "{}: ranks made different calls earlier ({}): all ranks must call prepare_collectives "
+          "again (in Python: tilelace.recover)",
+          name, collectives_out_of_step_);
   try {
     if (collectives_ == nullptr) {
       require(!is_captured(stream),

@@ -25,10 +25,11 @@ namespace {
 void await_device() {
   const cudaError_t status = cudaDeviceSynchronize();
   if (status != cudaErrorStreamCaptureUnsupported && status != cudaErrorStreamCaptureImplicit)
-    return check(status, "prepare: the work before it");
+    return check(status, "prepare: GPU work from before it");
   cudaGetLastError();
-  raise(ErrorKind::usage,
-        "prepare: a stream is being captured: make a call like this one before the capture");
+  raise(
+      ErrorKind::usage,
+      "prepare: cannot run while a stream is captured: run the same call once before the capture");
 }
 
 /// What memory needs for multicast is what the transport needs.

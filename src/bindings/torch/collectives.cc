@@ -144,8 +144,8 @@ class CollectiveLayout {
     }
     if (own % place_.ranks != 0) {
       wrong(name_, "x", std::to_string(own) + " in dimension 0",
-            "a multiple of the " + std::to_string(place_.ranks) +
-                " ranks (else pass sends and takes)");
+            "a multiple of the number of ranks, " + std::to_string(place_.ranks) +
+                " (else pass sends and takes)");
     }
     counts_ = takes_ = {own / place_.ranks};
     units_ = own;

@@ -118,8 +118,8 @@ bool Member::own_process() const { return getpid() == process_; }
 void Member::require_own_process(std::string_view op) const {
   if (own_process()) return;
   usage(std::string(op) + ": group \"" + group_ + "\": process " + std::to_string(getpid()) +
-        " was forked from " + std::to_string(process_) +
-        " after it joined: only the process that joined can call");
+        " was forked from process " + std::to_string(process_) +
+        ", which had joined: only the process that joined can call");
 }
 
 PlanOptions Member::choices_of(Op op) const {

@@ -92,8 +92,8 @@ Offer make_offer(const Request& request) {
 void require_same_multicast(const std::vector<Offer>& offers) {
   for (std::size_t r = 0; r < offers.size(); ++r) {
     require(offers[r].multicast == offers[0].multicast,
-            "{}: rank {} passed multicast {}, rank 0 passed {}: it must be the same on every rank",
-            kOp, r, offers[r].multicast, offers[0].multicast);
+            "{}: rank {} passed multicast {}, rank 0 passed {}: pass the same on every rank", kOp,
+            r, offers[r].multicast, offers[0].multicast);
     for (std::size_t q = 0; q < r && offers[0].multicast != 0; ++q)
       require(offers[r].uuid != offers[q].uuid,
               "{}: multicast needs a device for every rank, but ranks {} and {} share one", kOp, q,

@@ -62,7 +62,7 @@ void check_known(std::string_view name, const CollectiveArgs& args, const Collec
           "{}: reduction: got {}, expected the default, sum: this collective adds nothing", name,
           name_of(args.reduction));
   require(args.reduction != Reduction::avg || row_of(args.item).floats,
-          "{}: reduction: got avg of {}, expected bf16, fp16 or fp32", name,
+          "{}: item with reduction avg: got {}, expected bf16, fp16 or fp32", name,
           row_of(args.item).name);
 }
 
@@ -122,7 +122,8 @@ CollectiveCall check_collective(Collective collective, const CollectiveArgs& arg
   const auto own = static_cast<std::size_t>(rank);
   const auto all = static_cast<std::size_t>(ranks);
   require(collective == Collective::all_to_all || args.takes.empty(),
-          "{}: takes: got {} entries, expected none", row.name, args.takes.size());
+          "{}: takes: got {} entries, expected none: only all_to_all has takes", row.name,
+          args.takes.size());
   require(collective != Collective::all_reduce || args.counts.size() == 1,
           "{}: counts: got {} entries, expected one", row.name, args.counts.size());
   const std::vector<Index> counts =
@@ -143,9 +144,10 @@ CollectiveCall check_collective(Collective collective, const CollectiveArgs& arg
     case Collective::all_to_all:
       c.sends = whole;
       c.takes = in_turn(by_rank(row.name, "takes", args.takes, ranks), item);
-      require(c.sends[own].bytes == c.takes[own].bytes,
-              "{}: takes: got {} elements from this rank itself, expected the {} that it sends",
-              row.name, c.takes[own].bytes / item, c.sends[own].bytes / item);
+      require(
+          c.sends[own].bytes == c.takes[own].bytes,
+          "{}: takes: got {} elements from this rank itself, expected the {} that it sends itself",
+          row.name, c.takes[own].bytes / item, c.sends[own].bytes / item);
       break;
   }
   // What one rank says of its own parts alone, the others do not know.

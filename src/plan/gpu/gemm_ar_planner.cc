@@ -67,7 +67,8 @@ Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOption
   for (const KeptPartialsWay& c : gemm_multimem_candidates(p, gemm_machine(machine)))
     if (wanted(c.gemm.tile, o)) all.emplace_back(c);
   require(!all.empty(),
-          "{}: tile with transport multimem: got {}x{}, expected a compiled one (docs/plans.md)",
+          "{}: tile with transport multimem: got {}x{} (0: any), expected a compiled one "
+          "(docs/plans.md)",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
   return best_of(p, all, o,
                  fmt::format(" (GEMM {:.1f}, never timed); sums in the switch's order: the same on "

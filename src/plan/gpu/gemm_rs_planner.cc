@@ -60,7 +60,7 @@ Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o
   return make_sum_plan(
       p, machine, o, std::move(fused),
       o.straddle.value_or(false)
-          ? "fused with store, without chunk_rows, partials of the operands' type, an even "
+          ? "fused with store, no chunk_rows, partials of the operands' type, an even "
             "number of ranks, shards of an odd number of tiles of 128 rows (the last tile need not "
             "be full), and tiles that all fit the device at once"
           : "fused with store (up to about 2^31 results, fewer with uneven shards) and without "

@@ -145,7 +145,7 @@ std::size_t TuningDraft::merge(const std::string& other, const std::string& byte
   const auto checked = tuning_of(other, bytes);
   const ordered_json theirs = ordered_json::parse(bytes);
   const std::string differs = difference(*checked, theirs, table_->all);
-  require(differs.empty(), "tuning: {}: this table is of {}: it cannot be merged into {}", other,
+  require(differs.empty(), "tuning: {}: the table is of {}, so it cannot be merged into {}", other,
           differs, file_);
   ordered_json& rows = table_->all.at("rows");
   const std::size_t before = rows.size();

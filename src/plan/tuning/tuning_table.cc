@@ -82,7 +82,7 @@ std::optional<TunedRow> row_of_fields(const TableFields& row, TuningTable& table
     raise(ErrorKind::usage, "{}: {}", row.where(), e.what());
   }
   require(tuned.plan.kernel != nullptr,
-          "{}: plan: it names no tile: give the whole plan as `tilelace plan` prints it",
+          "{}: plan: no tile is named: give the whole plan as `tilelace plan` prints it",
           row.where());
   tuned.kind = kind_of(tuned.plan);
   return tuned;

@@ -79,9 +79,9 @@ std::optional<HandWay> asked_way(const Problem& p, const PlanOptions& o) {
   const RouteKind route = o.route.value_or(route_of(*way));
   const Transport transport = o.transport.value_or(transport_of(*way));
   require(path == path_of(*way) && route == route_of(*way) && transport == transport_of(*way),
-          "gemm_rs: plan on GPUs: got {} {} {}, expected {} {} {}: {} has no other", name_of(path),
-          name_of(route), name_of(transport), name_of(path_of(*way)), name_of(route_of(*way)),
-          name_of(transport_of(*way)), deciding_option(*way));
+          "gemm_rs: plan on GPUs: got {} {} {}, expected {} {} {}: {} has no other plan",
+          name_of(path), name_of(route), name_of(transport), name_of(path_of(*way)),
+          name_of(route_of(*way)), name_of(transport_of(*way)), deciding_option(*way));
   require(!o.chunk_rows || *way != HandWay::copied,
           "gemm_rs: chunk_rows on GPUs with path medium: got {}, expected none: shards are copied "
           "whole",

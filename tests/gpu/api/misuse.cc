@@ -200,11 +200,11 @@ Finding check_options_of_ranks(Member& member) {
   workers.workers = 4;
   index.device_index = devices;
   for (const Finding& f :
-       {expect_error("more ranks than GPUs", ErrorKind::usage, "each rank needs its own",
+       {expect_error("more ranks than GPUs", ErrorKind::usage, "each rank needs a GPU of its own",
                      make(devices + 1, o)),
         expect_error("workers", ErrorKind::usage, "workers on GPUs", make(1, workers)),
-        expect_error("a device that is not there", ErrorKind::usage, "each rank needs its own",
-                     make(1, index))})
+        expect_error("a device that is not there", ErrorKind::usage,
+                     "each rank needs a GPU of its own", make(1, index))})
     if (!f.empty()) return f;
   member.comm->barrier();
   return {};

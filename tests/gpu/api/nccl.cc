@@ -67,7 +67,7 @@ Finding check_registered(Member& member) {
   Tensors t(member, problem_of(member.ranks(), 512, {512}, 1024), true);
   t.prepare({by_nccl(Path::fused)});
   return expect_error("nccl with registered buffers in a capture", ErrorKind::usage,
-                      "expected 0 from the start of the process on", [&] {
+                      "expected 0: set it before the process starts", [&] {
                         const Graph graph(
                             member, [&] { ag_gemm(*member.comm, t.args(), by_nccl(Path::fused)); });
                       });

@@ -46,8 +46,8 @@ TEST(Nccl, RefusesAnEnvironmentThatGivesItMorePlacesThanItMayHave) {
   setenv("NCCL_NVLS_ENABLE", "0", 1);
   for (const char* name : {"NCCL_CGA_CLUSTER_SIZE", "NCCL_MIN_CTAS", "NCCL_MIN_P2P_NCHANNELS"}) {
     setenv(name, "8", 1);
-    expect_refusal(4, fmt::format("system: nccl: rank 0: {}: got 8, expected it unset: NCCL may "
-                                  "take at most 4 CTAs here, without clusters",
+    expect_refusal(4, fmt::format("system: nccl: rank 0: {}: got 8, expected none: unset it; NCCL "
+                                  "may take at most 4 CTAs here, no clusters",
                                   name));
     unsetenv(name);
   }

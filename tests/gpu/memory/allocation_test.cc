@@ -176,8 +176,8 @@ TEST_F(AllocateDevice, RanksWhoseDevicesDoNotReachEachOtherDoNotJoin) {
     EXPECT_EQ(apart.kind, ErrorKind::system);
     EXPECT_EQ(
         apart.text,
-        "prepare: the GPUs of ranks 0 and 1 do not reach each other's memory (no peer access), "
-        "which kernels need: choose others; tilelace doctor lists them");
+        "prepare: the GPUs of ranks 0 and 1 cannot reach each other's memory (no peer access), "
+        "but kernels need it: choose GPUs with peer access (see `tilelace doctor`)");
     const Caught same = join(0);
     EXPECT_EQ(same.kind, ErrorKind::usage);
     EXPECT_TRUE(same.says("ranks 0 and 1 share device GPU-")) << same.text;

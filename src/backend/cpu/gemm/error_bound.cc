@@ -136,7 +136,7 @@ GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmR
           "check gemm: block: got {} x {}, expected {} x {}", out.rows, out.cols, gate.rows(),
           gate.cols());
   require((model.activation == Activation::swiglu) == (up != nullptr),
-          "check gemm: second product: got {}, expected one with swiglu and none without",
+          "check gemm: reference of up: got {}, expected one with activation swiglu, else none",
           up == nullptr ? "none" : "one");
   const double u = unit_roundoff(out.dtype), tiny = underflow(out.dtype);
   GemmError result;

@@ -29,10 +29,11 @@ Captured ask(cudaStream_t stream) {
 
 unsigned long long capture_of(cudaStream_t stream) {
   const Captured c = ask(stream);
-  require(!c.kept,
-          "stream: the default stream cannot be used while another one is captured: pass a stream");
+  require(
+      !c.kept,
+      "stream: the default stream cannot be used while another is captured: pass another stream");
   require(c.status != cudaStreamCaptureStatusInvalidated,
-          "stream: its capture was invalidated by an earlier error: end it and capture again");
+          "stream: an earlier error invalidated this capture: end the capture and capture again");
   return c.status == cudaStreamCaptureStatusActive ? c.id : 0;
 }
 

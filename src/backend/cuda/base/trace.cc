@@ -17,7 +17,7 @@ std::vector<TraceEvent> written(const TraceEvent* events, int each) {
   for (int i = 0; i < each && events[i].ns != 0 && events[i].ns >= events[0].ns; ++i)
     found.push_back(events[i]);
   require(std::ssize(found) < each,
-          "trace: a CTA has {} events or more: record fewer, or make room for more", each);
+          "trace: a CTA recorded {} events or more: give TraceRecorder room for more", each);
   return found;
 }
 
@@ -40,8 +40,8 @@ TraceRecorder::~TraceRecorder() {
 }
 
 TraceSink TraceRecorder::next(const char* kernel) {
-  require(std::ssize(kernels_) < launches_, "trace: more than {} launches: make room for more",
-          launches_);
+  require(std::ssize(kernels_) < launches_,
+          "trace: more than {} launches: give TraceRecorder more launches", launches_);
   const auto at = kernels_.size() * static_cast<std::size_t>(ctas_ * each_);
   kernels_.emplace_back(kernel);
   return {events_ + at, each_, ctas_};

@@ -15,7 +15,7 @@ namespace {
 using schedule::kMaxGpuRanks;
 
 SlotNeeds slot_of_collectives(int ranks) {
-  require(ranks <= kMaxGpuRanks, "collectives: ranks on GPUs, got {}, expected at most {}", ranks,
+  require(ranks <= kMaxGpuRanks, "collectives: ranks on GPUs: got {}, expected at most {}", ranks,
           kMaxGpuRanks);
   SlotNeeds needs;
   needs.bytes = static_cast<std::size_t>(plan::staged_bytes(ranks));

@@ -50,8 +50,8 @@ void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
   require(needed <= calls.data_bytes(),
-          "ag_gemm: m {} k {}: got {} bytes to gather, expected at most the prepared {}: prepare a "
-          "larger m",
+          "ag_gemm: m {} k {}: got {} bytes to gather, expected at most the prepared {}: call "
+          "prepare with a larger m",
           p.m, p.k, needed, calls.data_bytes());
   require(c.plan.chunk_rows > 0 && c.schedule.max_chunks() <= plan::kMaxChunks &&
               static_cast<std::size_t>(c.schedule.num_flags()) <= calls.flags(),
@@ -70,8 +70,8 @@ void require_call(const Call& c, const RankCalls& calls) {
 void require_captured_exchanges(cudaStream_t stream) {
   const auto set = env::launch_variable("NCCL_GRAPH_REGISTER");
   require(set == "0" || capture_of(stream) == 0,
-          "ag_gemm: capture of transport nccl: got NCCL_GRAPH_REGISTER {}, expected 0 from the "
-          "start of the process on (docs/decisions/0012)",
+          "ag_gemm: capture of transport nccl: NCCL_GRAPH_REGISTER: got {}, expected 0: set it "
+          "before the process starts (docs/decisions/0012)",
           set.value_or("unset"));
 }
 
@@ -94,9 +94,9 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
       "{}, whose kernels need multiprocessors, too",
       tile.name, tile.cluster(), name_of(c.plan.transport), name_of(c.plan.route));
   require(left == 0 || c.awaits() || !calls.shares_device() || capture_of(stream) == 0,
-          "ag_gemm: path {} with copies that wait cannot be captured on a share of the device: use "
+          "ag_gemm: path {} with transport {} over the {} cannot be captured with max_workers: use "
           "path unfused, or transport push or store over the mesh",
-          name_of(c.plan.path));
+          name_of(c.plan.path), name_of(c.plan.transport), name_of(c.plan.route));
 }
 
 }  // namespace

@@ -65,7 +65,8 @@ void enqueue_exchanges(const RankCalls& calls, CopyEngine& engine, NcclRows& ncc
       nccl.exchange(e, engine.stream());
       if (!receives) continue;
       const RaiseFlag raise{flags + s.landed(e.from_rank, chunk), calls.next(c.slot), wait};
-      check(enqueue_raise_flag(raise, engine.stream()), "ag_gemm: the flag of received rows");
+      check(enqueue_raise_flag(raise, engine.stream()),
+            "ag_gemm: raising the flag of received rows");
     }
   }
 }

@@ -48,8 +48,8 @@ void require_kernels(int architecture) {
       if (kernel == nullptr || kernel->tile != tile)
         raise(ErrorKind::system, "gemm: tile {} of {} in {}: {}", tile.name,
               name_of_architecture(architecture), type.name,
-              kernel == nullptr ? "this build has no kernels for it"
-                                : "its kernels have another shape");
+              kernel == nullptr ? "this build has no kernel for the tile"
+                                : "this build has a kernel of another shape for the tile");
     }
 }
 

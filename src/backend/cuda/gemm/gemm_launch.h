@@ -47,7 +47,8 @@ GemmGrid fill_grid(GemmOperands& common, Work& work, const GemmKernel& kernel,
   common.places = places_of(plan, kernel, work.workers);
   const int ctas = work.workers * kernel.tile.cluster();
   require(plan.split_tiles == 0 || ctas <= common.scratch.ctas,
-          "gemm: got {} CTAs, expected at most {}", ctas, common.scratch.ctas);
+          "gemm: CTAs of a plan with split: got {}, expected at most {}", ctas,
+          common.scratch.ctas);
   return {ctas, cluster};
 }
 

@@ -113,7 +113,7 @@ void GatherCopyVerbs::wait(schedule::Index flag) {
 }
 
 void GatherCopyVerbs::deliver(const schedule::GatherTransfer& t) {
-  raise(ErrorKind::usage, "copy engine: copies cannot deliver chunk {}", t.chunk);
+  raise(ErrorKind::usage, "copy engine: cannot copy chunk {} into the gathered operand", t.chunk);
 }
 
 }  // namespace tilelace::cuda

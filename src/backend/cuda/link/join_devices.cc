@@ -14,7 +14,7 @@ void require_own_devices(const std::vector<std::string>& uuids) {
   for (std::size_t q = 0; q < uuids.size(); ++q)  // every rank finds the same
     for (std::size_t p = 0; p < q; ++p)
       require(uuids[p] != uuids[q],
-              "prepare: ranks {} and {} share device {}: each rank needs its own", p, q, uuids[q]);
+              "prepare: ranks {} and {} share device {}: give each rank its own", p, q, uuids[q]);
 }
 
 }  // namespace
@@ -22,9 +22,8 @@ void require_own_devices(const std::vector<std::string>& uuids) {
 void require_signals(const comm::LinkRow& link, int low, int high) {
   if (link.signals) return;
   raise(ErrorKind::system,
-        "prepare: the GPUs of ranks {} and {} do not reach each other's memory (no peer access), "
-        "which "
-        "kernels need: choose others; tilelace doctor lists them",
+        "prepare: the GPUs of ranks {} and {} cannot reach each other's memory (no peer access), "
+        "but kernels need it: choose GPUs with peer access (see `tilelace doctor`)",
         low, high);
 }
 

@@ -24,7 +24,7 @@ void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t co
   for (const void* p : tensors) {
     require(p != nullptr || map.m == 0, "{}: map or rows: got null, expected GPU memory", name);
     require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
-            "{}: got address {}, expected a multiple of 16 bytes", name, p);
+            "{}: map or rows: got address {}, expected a multiple of 16 bytes", name, p);
   }
 }
 
@@ -68,10 +68,10 @@ void make_map(const MakeMap& call, cudaStream_t stream) {
   require(map.experts <= kMostIds, "make_map: experts: got {}, expected at most {}", map.experts,
           kMostIds);
   require(map.m >= 0 && map.top_k >= 1 && map.pairs() <= schedule::kMaxMapPairs,
-          "make_map: got {} tokens x {} choices, expected at most {} in all", map.m, map.top_k,
+          "make_map: got {} tokens x top_k {}, expected a product of at most {}", map.m, map.top_k,
           schedule::kMaxMapPairs);
   require(call.out != nullptr && (call.ids != nullptr || map.pairs() == 0),
-          "make_map: got null, expected ids and room for the map");
+          "make_map: ids or map: got null, expected GPU memory");
   check(enqueue_map(call, stream), "launching make_map");
 }
 

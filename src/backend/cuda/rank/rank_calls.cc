@@ -100,8 +100,8 @@ std::string_view CallName::of(std::uint32_t number) {
 
 unsigned RankCalls::begin_call(const CallName& name, cudaStream_t stream) {
   require(!failed_,
-          "{}: an earlier call failed: make a new communicator (in Python: tilelace.leave on every "
-          "rank)",
+          "{}: an earlier call failed: make a new communicator (in Python: call tilelace.leave on "
+          "every rank)",
           name.text);
   const CallSlots::Place place = slots_.next(capture_of(stream));
   last_ = name.text;
@@ -131,13 +131,13 @@ plan::GemmPlan RankCalls::fit(const plan::GemmPlan& gemm, int left) const {
   if (!shares_device()) return gemm;
   const int cluster = gemm.tile.cluster();
   require(cluster <= plan::kShareCluster,
-          "gemm: tile {} on a share of the device: got clusters of {} CTAs, expected at most {}",
+          "gemm: tile {} with max_workers: got clusters of {} CTAs, expected at most {}",
           gemm.tile.name, cluster, plan::kShareCluster);
   const plan::GemmPlan plan = plan::beside_others(gemm, multiprocessors_ - 2 * left);
   const int taken = plan::taken_places(plan.workers * cluster, cluster);
   require(plan.workers > 0 && taken <= plan.share,
-          "gemm: tile {} on a share of the device: got {} CTAs, which need {} multiprocessors, "
-          "expected at most {}",
+          "gemm: tile {} with max_workers: got {} CTAs, which need {} multiprocessors, expected at "
+          "most {} multiprocessors",
           gemm.tile.name, plan.workers * cluster, taken, plan.share);
   return plan;
 }
@@ -172,10 +172,11 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
     control_.wait(stream, last_, timeout_s);
     control_.throw_if_failed(name());
     if (workspace_.failed())
-      raise(ErrorKind::system,
-            "{}: a split-k partial timed out: make a new communicator (in Python: tilelace.leave "
-            "on every rank)",
-            last_);
+      raise(
+          ErrorKind::system,
+          "{}: a kernel waited too long for a partial sum of split-k: make a new communicator (in "
+          "Python: call tilelace.leave on every rank)",
+          last_);
   } catch (const Error&) {
     failed_ = true;
     throw;
@@ -183,19 +184,20 @@ void RankCalls::finish(cudaStream_t stream, double timeout_s) {
 }
 
 void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const {
-  require(needs.bytes <= data_bytes_,
-          "{}: the call needs {} bytes of staging, {} are prepared: prepare a larger m", op,
-          needs.bytes, data_bytes_);
+  require(
+      needs.bytes <= data_bytes_,
+      "{}: the call needs {} bytes of staging, but {} are prepared: call prepare with a larger m",
+      op, needs.bytes, data_bytes_);
   require(needs.flags <= flags(),
-          "{}: the call needs {} flags, {} are prepared: prepare a larger m", op, needs.flags,
-          flags());
+          "{}: the call needs {} flags, but {} are prepared: call prepare with a larger m", op,
+          needs.flags, flags());
   const std::size_t counts = counts_bytes_ / sizeof(comm::Flag);
   require(needs.counts <= counts,
-          "{}: the call needs {} counts, {} are prepared: prepare a larger m", op, needs.counts,
-          counts);
+          "{}: the call needs {} counts, but {} are prepared: call prepare with a larger m", op,
+          needs.counts, counts);
   require(needs.lines <= lines_bytes_,
-          "{}: the call needs {} bytes of lines, {} are prepared: prepare a larger m", op,
-          needs.lines, lines_bytes_);
+          "{}: the call needs {} bytes of lines, but {} are prepared: call prepare with a larger m",
+          op, needs.lines, lines_bytes_);
 }
 
 }  // namespace tilelace::cuda

@@ -81,7 +81,7 @@ Error disagreement(const WaitRecord& r, std::string_view op, int rank) {
         fmt::format(
             "{}: rank {} makes another call than rank {} (agreement hashes {:#010x} and {:#010x}): "
             "op, shapes, types, plan, the place of results in symmetric memory and the routing of "
-            "experts must be the same",
+            "experts must be the same on all ranks",
             op, r.place.peer, rank, r.have, r.want)};
   const std::string_view own = r.want == kPreparationHash ? "prepare" : "refused call";
   return {ErrorKind::usage, fmt::format("{}: rank {} {}, rank {} {}: all ranks must do the same",
@@ -113,7 +113,7 @@ void await_stream(cudaStream_t stream, const std::function<void()>& look) {
   for (;;) {
     const cudaError_t status = cudaStreamQuery(stream);
     if (status == cudaSuccess) return;
-    if (status != cudaErrorNotReady) check(status, "a stream that was waited for");
+    if (status != cudaErrorNotReady) check(status, "waiting for a stream");
     look();
     std::this_thread::sleep_for(nap);
     nap = std::min(nap * 2, std::chrono::microseconds(500));
@@ -200,8 +200,9 @@ void WaitControl::throw_if_failed(std::string_view op) {
   if (group_ != nullptr) group_->throw_if_aborted(op);
   const comm::AbortReason own = comm::read_abort<StdAtomics>(&page().stop);
   if (own.kind == 0) return;
-  raise(own.kind <= 4 ? static_cast<ErrorKind>(own.kind) : ErrorKind::system,
-        "{}: rank {} was stopped by rank {}, because of rank {}", op, rank_, own.origin, own.about);
+  const ErrorKind kind = own.kind <= 4 ? static_cast<ErrorKind>(own.kind) : ErrorKind::system;
+  raise(kind, "{}: rank {} stopped the kernels of rank {} after an error of kind {} about rank {}",
+        op, own.origin, rank_, name_of(kind), own.about);
 }
 
 void WaitControl::relay() noexcept {

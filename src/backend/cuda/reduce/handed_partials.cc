@@ -56,7 +56,7 @@ void HandedPartials::run(const OpCall& call, const plan::HandedPartialsWay& aske
   rows.schedule = plan::hand_rows_schedule(p, plan, rank);
   rows.schedule.workers = calls_.fit_ctas(rows.schedule.workers);
   require(call.multiplies(),
-          "gemm_rs: weight: got none, expected one: way {} makes its partials from x and weight",
+          "gemm_rs: weight: got none, expected one: plan {} multiplies x by the weight itself",
           plan::name_of(plan.way));
   calls_.require_room("gemm_rs",
                       {static_cast<std::size_t>(schedule::num_handed_flags(rows.schedule)),

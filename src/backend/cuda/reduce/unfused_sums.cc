@@ -66,7 +66,7 @@ const std::byte* UnfusedSums::enqueue_partial(const OpCall& call, const plan::Un
 
 void UnfusedSums::run(const OpCall& call, const plan::UnfusedSumWay& plan) {
   require(plan.cublas == 0 || !calls_.shares_device(),
-          "{}: plan with cublas on a share of the GPU: got {} of its SMs, expected all",
+          "{}: a plan with cublas needs the whole GPU, but max_workers leaves {} multiprocessors",
           name_of(call.problem.op), calls_.multiprocessors());
   const plan::GemmPlan gemm = calls_.fit(plan.gemm);
   row_of(plan.transport).pushes() ? run_pushed(call, plan, gemm) : run_pulled(call, plan, gemm);

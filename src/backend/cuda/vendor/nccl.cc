@@ -27,7 +27,7 @@ std::string override_of(int most_ctas) {
                            "NCCL_MIN_NCHANNELS", "NCCL_MIN_P2P_NCHANNELS"})
     if (const auto value = env::launch_variable(name))
       return fmt::format(
-          "{}: got {}, expected it unset: NCCL may take at most {} CTAs here, without clusters",
+          "{}: got {}, expected none: unset it; NCCL may take at most {} CTAs here, no clusters",
           name, *value, most_ctas);
   return {};
 }
