@@ -5,8 +5,10 @@ Megatron expects GPUs; `on_cpu` takes the places away that do not work without, 
 would take longer than all the rest.
 """
 import contextlib
+import copy
 import functools
 import importlib.metadata
+import statistics
 import warnings
 from unittest.mock import patch
 
@@ -85,8 +87,8 @@ def gpt(m, its_config, spec):
                          position_embedding_type="rope")
 
 
-def train(model, steps):
-    """Loss and every gradient of each step, of SGD."""
+def train(model, steps, follow=None):
+    """Loss and every gradient of each step, of SGD. `follow`: gradients to go by instead of the own ones."""
     generator = torch.Generator().manual_seed(9)
     mask = torch.ones(1, 1, SEQUENCE, SEQUENCE).triu(1).bool()
     ids = torch.randint(VOCABULARY, (2, SEQUENCE + 1), generator=generator)
@@ -96,18 +98,32 @@ def train(model, steps):
         model.zero_grad()
         loss.backward()
         yield loss.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+        taken = next(follow) if follow else {name: p.grad for name, p in model.named_parameters()}
         with torch.no_grad():
-            for p in model.parameters():
-                p -= 0.1 * p.grad
+            for name, p in model.named_parameters():
+                p -= 0.1 * taken[name]
 
 
+# Elsewhere torch's products of fp32 add in another order than oneDNN's.
 BITS = torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
-def equal(a, b):
-    """Bit for bit, where torch's products of fp32 have the bits of oneDNN's: kernels of AVX2 add in
-    another order, so there 1e-4 of the largest element is allowed."""
-    return torch.equal(a, b) if BITS else (a - b).abs().max() <= 1e-4 * b.abs().max()
+def distance(steps, exact):
+    """Root mean square over the losses and all gradients, each by the length of the exact one."""
+    pairs = [(found, wanted) for (loss, grads), (loss2, grads2) in zip(steps, exact)
+             for found, wanted in ((loss, loss2), *((grads[name], grads2[name]) for name in grads))]
+    return statistics.mean(((f.double() - e).norm() / e.norm()).item() ** 2 for f, e in pairs) ** 0.5
+
+
+def near_as_megatrons(m, its_config, ours, start, megatrons):
+    """At the parameters of every step of Megatron's layers: losses and gradients beside those of fp64."""
+    exact = gpt(m, its_config, m["local"](normalization="RMSNorm"))
+    for model in (ours, exact):
+        model.load_state_dict(start)
+    exact.double()
+    ours, exact = (list(train(model, STEPS, (grads for _, grads in megatrons))) for model in (ours, exact))
+    far, theirs = distance(ours, exact), distance(megatrons, exact)
+    assert 0 < theirs < 1e-5 and far <= 1.1 * theirs, (far, theirs)
 
 
 @case(2, sequence_parallel=False)
@@ -120,27 +136,30 @@ def training_is_megatrons_bit_for_bit(w, sequence_parallel):
         ours = gpt(m, its_config, spec)
         ours.load_state_dict(stock.state_dict())
         assert spec == m["ours"].llama_layer
+        start = copy.deepcopy(ours.state_dict())
         with FusedCalls() as calls:
-            pairs = list(train(ours, STEPS))
+            steps = list(train(ours, STEPS))
         expected = {"ag_gemm": 0, "gemm_rs": 0, "gemm_ar": 4 * LAYERS * STEPS}
         if sequence_parallel:  # forward 2 each; backward the same the other way round
             expected = {"ag_gemm": 4 * LAYERS * STEPS, "gemm_rs": 4 * LAYERS * STEPS, "gemm_ar": 0}
         assert calls.counts == expected, calls.counts
-        first = last = None
-        for step, ((loss, grads), (loss2, grads2)) in enumerate(zip(pairs, train(stock, STEPS))):
-            assert BITS or step < 5 or abs(loss - loss2) < 0.01 * abs(loss2), f"step {step}: {loss} and {loss2}"
-            assert not (BITS or step < 5) or equal(loss, loss2), f"step {step}: loss {loss} and {loss2}"
-            assert grads.keys() == grads2.keys() and len(grads) > 12
-            for name in grads if BITS or step < 5 else ():  # training makes last bits grow
-                assert equal(grads[name], grads2[name]), f"step {step}: {name}"
-            first, last = first if first is not None else loss, loss
-        assert last < first
+        assert steps[-1][0] < steps[0][0] and len(steps[0][1]) > 12
+        megatrons = list(train(stock, STEPS))
+        if BITS:
+            for step, ((loss, grads), (loss2, grads2)) in enumerate(zip(steps, megatrons)):
+                assert torch.equal(loss, loss2), f"step {step}: loss {loss} and {loss2}"
+                assert grads.keys() == grads2.keys()
+                for name in grads:
+                    assert torch.equal(grads[name], grads2[name]), f"step {step}: {name}"
+        else:
+            near_as_megatrons(m, its_config, ours, start, megatrons)
         each = {op: n // LAYERS // STEPS for op, n in calls.counts.items() if n}
         w.tell(stack="Megatron-Core", version=importlib.metadata.version("megatron-core"),
                switch="--spec tilelace.megatron llama_layer",
                what="GPT, SwiGLU" + (", sequence parallelism" if sequence_parallel else ""), left=0,
                fused=", ".join(f"{n} {op}" for op, n in each.items()) + " a layer and step",
-               result=f"loss and gradients of {STEPS} steps: the same bits")
+               result=f"loss and gradients of {STEPS} steps: " + (
+                   "the same bits" if BITS else "as near to fp64 as Megatron's"))
 
 
 @case(2)

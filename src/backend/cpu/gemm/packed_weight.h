@@ -8,7 +8,7 @@
 
 namespace tilelace::cpu {
 
-/// `in_place`: panels are read where the weight lies, for one call. The source must stay as it is.
+/// `in_place`: panels may be read where the weight lies; so the weight must stay as it is.
 enum class Panels : std::uint8_t { packed, in_place };
 
 /// One weight [n, k], packed into column panels of `tile_n` columns for TileGemm.

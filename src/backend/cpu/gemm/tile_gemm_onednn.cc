@@ -40,15 +40,23 @@ class OneThread {
   int before_;
 };
 
+bool has(dnnl::cpu_isa wanted) {
+  const auto all = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto bits = static_cast<unsigned>(wanted);
+  return (all & bits) == bits;
+}
+
 // The type that products are computed from: bf16 where the CPU has dot products of it, else fp32
 // (oneDNN emulates bf16 on older CPUs, and has no fp16).
 DType product_type(DType dtype) {
-  static const bool fast_bf16 = [] {
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (isa & wanted) == wanted;
-  }();
+  static const bool fast_bf16 = has(dnnl::cpu_isa::avx512_core_bf16);
   return dtype == DType::bf16 && fast_bf16 ? DType::bf16 : kAccumulator;
+}
+
+// With AVX-512 products of packed panels have the bits of torch's, which training is compared with.
+bool reads_in_place(Panels how) {
+  static const bool packs = has(dnnl::cpu_isa::avx512_core);
+  return how == Panels::in_place && !packs;
 }
 
 dnnl::memory::data_type dnnl_type(DType dtype) {
@@ -159,10 +167,10 @@ PackedWeight::PackedWeight(const TensorView& weight, int tile_n, Panels how)
   guarded("packed weight", [&] {
     dnnl::stream stream(cpu_engine());
     for (std::int64_t p = 0; p < panels(); ++p) {
-      if (how == Panels::packed)
-        impl_->pack(weight, p * tile_n, panel_cols(p), stream);
-      else
+      if (reads_in_place(how))
         impl_->panels.push_back(impl_->plain(weight, p * tile_n, panel_cols(p)));
+      else
+        impl_->pack(weight, p * tile_n, panel_cols(p), stream);
     }
   });
 }
