@@ -33,7 +33,7 @@ class BlasProduct {
  public:
   BlasProduct(BaselineContext& context, const model::LayerGemm& gemm, std::int64_t m);
 
-  /// Copies the weights, and `operand`, the GEMM's input, unless it is null.
+  /// Copies the weights and `operand`, the GEMM's input; skips a null `operand`.
   void lay(const RankWeights& weights, const TensorView* operand);
   /// Collective. Finds cuBLASLt's fastest algorithm by timing; the operands must be in place.
   void find_algorithm();
@@ -63,8 +63,8 @@ class BlasProduct {
   [[nodiscard]] std::size_t bytes_of(std::int64_t rows, std::int64_t cols) const {
     return static_cast<std::size_t>(rows * cols) * size_of(problem_.dtype);
   }
-  /// The buffer that NCCL reads: the gathered operand or the partial sums. The collective's results
-  /// lie behind all copies of this buffer.
+  /// The buffer that NCCL reads: the gathered operand or the partial sums. In memory, the
+  /// collective's results follow after all copies of this buffer.
   [[nodiscard]] std::byte* moved(cuda::NcclBuffer kind, int i) const {
     return moved_[index_of(kind)] + moved_turns_.at(i);
   }

@@ -89,8 +89,8 @@ void report_host(Report& report);
 void report_environment(Report& report);
 /// Reports on GPUs and the links between them. Reports nothing without NVML.
 void report_links(Report& report);
-/// Reports on GPUs and CUDA's libraries: from doctor_gpus.cc in builds without CUDA, else from
-/// doctor_gpus_cuda.cc.
+/// Reports on GPUs and CUDA's libraries. Defined in doctor_gpus_cuda.cc, or in doctor_gpus.cc for
+/// builds without CUDA.
 void report_devices(Report& report);
 
 /// The numbers of a machine file, their sources, and the --tp option to pass to `simulate`.

@@ -37,7 +37,7 @@ class GpuTimes {
   [[nodiscard]] void* stream() const { return timer_->stream(); }
   /// Finds the fastest call, as plan::fastest_of does.
   plan::Halving fastest(const std::vector<GpuCall>& calls, std::span<const double> predicted_us);
-  /// `count` samples of each call, in shuffled rounds, each after at least `warmup` replays.
+  /// `count` samples of each call, one in every shuffled round, each after >= `warmup` replays.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls, int count,
                                            int warmup);
   /// The time that the host spends on an eager call when calls follow one another and the launch

@@ -56,8 +56,8 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
 /// A value of the integer weights: -1, 0 or 1, depending on its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);
 constexpr std::int64_t kMostTerms = 32;  ///< limit on the non-zero elements of a row in one part
-/// A non-zero element of a row of the unsharded operand. integer_row lists those of part `part` of
-/// integer_parts() equal parts: so few that sums over all parts are exact in the type.
+/// A non-zero element of a row of the unsharded operand. A row has integer_parts() equal parts;
+/// integer_row lists one part's elements: so few that sums over all parts are exact in `dtype`.
 struct Term {
   std::int64_t col = 0;
   int sign = 1;

@@ -12,7 +12,7 @@ namespace tilelace::cli {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 
-/// Prints help with plain names of types, defaults after the sentence, and lines that fit the
+/// Prints help with plain names of types, default values after descriptions, and lines that fit the
 /// terminal.
 class HelpFormatter : public CLI::Formatter {
  public:

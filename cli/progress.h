@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A progress bar on standard error for work that takes more than a second. If standard error is no
-// terminal, it prints nothing, or a line per step.
+// terminal, no bar is drawn; option `lines` prints a line per step instead.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -21,7 +21,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void set(std::int64_t done, std::string label);
-  /// The same, if the total becomes known only now.
+  /// Also replaces the total, for callers that learn the total only now.
   void set(std::int64_t done, std::int64_t total, std::string label);
   /// Redraws the bar at most ten times a second, beginning after the first second.
   void draw();

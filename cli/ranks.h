@@ -25,9 +25,9 @@ struct Listener {
   std::function<void()> on_idle;  ///< called a few times per second
 };
 
-/// Returns when every rank is done. With processes it must be called before any thread exists; when
-/// it returns or throws, no child is left, not even a stopped one. Errors: the likely cause of
-/// all ranks' errors; system, if a child dies; timeout, if ranks stall (threads: process exits).
+/// Returns when every rank is done. If ranks are processes, call this before any thread exists; no
+/// child outlives the call, not even a stopped one. Errors: the likely cause of all ranks' errors;
+/// system, if a child dies; timeout, if child processes stall. If threads stall, the process exits.
 void run_ranks(const RanksOptions&, const RankWork&, const Listener&);
 
 }  // namespace tilelace::cli

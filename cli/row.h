@@ -27,7 +27,7 @@ struct Span {
 /// Microseconds that the host spends on an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us = 0;  ///< the same after a capture: every other call first aligns slots
+  double beside_graphs_us = 0;  ///< `us` after a capture: every second call also aligns slots
 };
 
 /// A baseline that was timed on GPUs.
@@ -39,7 +39,7 @@ struct PeerTime {
 
 /// What one rank measured for a row; sent between processes as text.
 struct RankPart {
-  int row = 0;  ///< job * sizes + size
+  int row = 0;  ///< index of the job * number of values of m + index of m
   bool pass = true;
   bool exact = true;
   double error_squares = 0;       ///< sum of squared errors of the elements that this rank checked
@@ -48,7 +48,7 @@ struct RankPart {
   std::string complaint;          ///< what was wrong, if anything
   std::optional<HostTime> host;   ///< GPUs: of a `fused` call, in the fastest round
   std::vector<CallTime>
-      candidates;  ///< GPUs: times of candidates_of, fastest first; `fused` runs the first
+      candidates;  ///< GPUs: time per plan of candidates_of, fastest first; `fused` runs the first
   std::vector<PeerTime> peers;
   std::string plans;  ///< MLPs: the plans of both halves
   std::array<std::vector<Span>, kWays> samples;
@@ -64,7 +64,7 @@ struct Candidate {
 };
 
 struct Row {
-  int number = 0;                     ///< job * sizes + size
+  int number = 0;                     ///< index of the job * number of values of m + index of m
   std::string layer;                  ///< such as "qkv"; empty without a model
   std::string label;                  ///< the layer's name, with its number if there are several
   std::string op;                     ///< an op, or mlp_rs or mlp_ar
@@ -88,7 +88,7 @@ struct Row {
   /// the collective.
   [[nodiscard]] std::optional<double> longer_us() const;
   [[nodiscard]] std::optional<double> ect() const;
-  /// 1 - ECT / (unfused - GEMM); absent if unfused <= GEMM.
+  /// 1 - (fused - GEMM) / (unfused - GEMM); absent if unfused <= GEMM.
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> speedup() const;
   [[nodiscard]] bool good() const { return verified.value_or(true) && exact.value_or(true); }
@@ -99,8 +99,8 @@ Row named_row(const Workload& work, int row);
 /// The same row with its plan, but without times.
 Row empty_row(const Workload& work, const Machine& machine, int row);
 /// Joins the parts of all ranks. A sample lasts from the first rank's begin to the last rank's end.
-/// If baselines time an entry of Row::us, `gemm` becomes the fastest of all GEMMs, another entry
-/// the time of the fastest baseline, and our own time moves to Row::peers.
+/// Baselines replace the entry of Row::us that they time: `gemm` becomes the fastest GEMM's time,
+/// ours included; another entry, the fastest baseline's. Row::peers then holds our own time.
 Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
 
 /// How steady the times of CPU ranks are.

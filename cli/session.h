@@ -50,8 +50,8 @@ void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
 /// Refuses options that GPU ranks do not have. Errors: usage.
 void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);
 CommunicatorOptions group_options(const SessionOptions& options);
-/// Fills the workload except its jobs, which must be there: take_plans may copy them. Errors: usage
-/// (wrong options; fewer GPUs than ranks), system (no driver).
+/// Puts the options into the workload, whose jobs must be set before: several --plan make copies of
+/// each job. Errors: usage (wrong options; fewer GPUs than ranks), system (no driver).
 void apply(const SessionOptions& options, Workload& work);
 
 /// Runs the workload and returns the exit code.

@@ -71,8 +71,8 @@ class TuneTally {
 };
 
 /// Gives the machine the tables that calls of this number of GPU ranks would use. `file`: a table's
-/// file; "off" for no tables; empty for those that calls find by themselves. Prints which tables
-/// are not used. Errors: usage (a file that is not a table).
+/// file; "off": no tables; empty: the tables that calls find by themselves. Prints which tables and
+/// rows are ignored, and why. Errors: usage (a file that is not a table).
 void take_tables(const std::string& file, int ranks, Machine&);
 
 }  // namespace tilelace::cli

@@ -13,8 +13,8 @@ namespace tilelace::cli {
 /// row of every shard and some random rows.
 std::vector<std::int64_t> sample_rows(std::int64_t m, int ranks);
 
-/// Checks what the last call wrote into the poisoned tensors. The checks record the first failure
-/// and sums of errors in the RankPart.
+/// Checks what calls wrote into results that had been filled with NaNs. The checks record the first
+/// failure and sums of errors in the RankPart.
 class Verifier {
  public:
   /// `tick` is called now and then.
@@ -43,7 +43,7 @@ class Verifier {
   };
   [[nodiscard]] std::vector<std::int64_t> own_rows(const CallTensors& t) const;
   [[nodiscard]] Sample sample(const CallTensors& t) const;
-  /// Checks columns [first, first + count) of an output of this rank.
+  /// Checks the columns `local` of this rank's output number `output`.
   void check_columns(const Sample& sample, std::size_t output, model::Slice local,
                      const std::vector<Plan>& ways, const Results& got, RankPart& part) const;
   void fail(bool& flag, RankPart& part, const std::string& what) const;

@@ -8,8 +8,8 @@
 
 namespace tilelace::model {
 
-/// Says where a stored matrix holds row r of one logical weight [n, k]: in its row (if transposed,
-/// in its column) (r / group) * stride + r % group + offset.
+/// Where a stored matrix holds row r of one logical weight [n, k]: in its row (if transposed, in
+/// its column) with the index (r / group) * stride + r % group + offset.
 struct Place {
   std::string prefix;     ///< tensor names in a file may lack this prefix
   std::string stem;       ///< followed by ".weight" or ".bias"

@@ -51,7 +51,7 @@ struct Routed {
   std::vector<float> weights;
 };
 Routed make_routing(RoutingKind, const MoeLayer&, std::int64_t m);
-/// The number of rows of each expert, from the map that ranks make of these ids.
+/// The number of rows of each expert, as schedule::fill_moe_map counts these ids.
 std::vector<int> expert_rows(const Routed&, const MoeLayer&, std::int64_t m);
 /// The number of rows of the expert with the most rows, divided by the mean.
 double imbalance(const std::vector<int>& expert_rows);

@@ -58,8 +58,8 @@ void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "fetch_gbps", k.fetch_gbps);
 }
 
-/// The same for all numbers of the machine, whose links.topology must be set. Section "" is the
-/// file's top level.
+/// Calls visit(section, key, number) for each number of the machine. Set links.topology before: a
+/// tree has more numbers. Section "" is the file's top level.
 template <class Visit>
 void each_field(sim::MachineModel& m, Visit visit) {
   visit("", "ranks_per_node", m.ranks_per_node);

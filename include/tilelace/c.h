@@ -143,7 +143,7 @@ typedef struct tilelace_operand {
   tilelace_tensor tensor; /**< shaped as docs/ops.md says */
 } tilelace_operand;
 
-/** A call of any op. Operands may be in any order; operands of one name count in sequence. */
+/** A call of any op. Operands may be in any order; the i-th weight, bias, out belong together. */
 typedef struct tilelace_call_args {
   size_t struct_size;               /**< sizeof(tilelace_call_args), bytes */
   const char* op;                   /**< "ag_gemm", "gemm_rs", "gemm_ar" */

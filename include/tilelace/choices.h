@@ -9,7 +9,7 @@ namespace tilelace {
 /// The fused ops: `ag_gemm` all-gather + GEMM, `gemm_rs` GEMM + reduce-scatter, `gemm_ar` GEMM +
 /// all-reduce. tilelace/ops.h declares the calls; op_table.h lists the operands.
 enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
-/// The function applied to the fp32 result, after the bias and before the only rounding. `none`: no
+/// The function applied to the fp32 result, after the bias and before rounding. `none`: no
 /// function; `gelu`: by the error function; `gelu_tanh`: its tanh approximation; `silu`: the
 /// product x * sigmoid(x); `swiglu`: ag_gemm with two weights and one output, silu(gate) * up.
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };

@@ -66,8 +66,8 @@ constexpr const ItemRow& row_of(Item i) { return kItems.at(static_cast<std::size
 /// The reduction's name. Errors: std::out_of_range (an unknown value).
 std::string_view name_of(Reduction);
 
-/// Arguments of one call. Ranks make the same calls in the same order.
-/// `counts`, in elements, has one entry for all ranks, equal on every rank, or one entry per rank:
+/// Arguments of one call. Ranks make the same calls in the same order. `counts`, in elements, has
+/// one entry per rank, or one for all ranks; it is equal on every rank, except in an all_to_all:
 ///   all_reduce      one entry, count: in and out [count]
 ///   all_gather      the size of each rank's part: in [counts[rank]], out [sum of counts]
 ///   reduce_scatter  the size of each rank's part: in [sum of counts], out [counts[rank]]
@@ -94,7 +94,7 @@ struct CollectiveOptions {
   /// (docs/collectives.md); false: send chunks, each followed by a flag.
   std::optional<bool> lines;
   std::optional<int> shots;           ///< all_reduce: 1 (each rank sums all) or 2 (each a part)
-  std::optional<int> workers;         ///< GPUs: most CTAs, for calls that overlap with GEMMs
+  std::optional<int> workers;         ///< limit on CTAs (CPU: workers), for calls beside GEMMs
   std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 
   bool operator==(const CollectiveOptions&) const = default;
@@ -107,8 +107,8 @@ struct CollectiveOptions {
 void prepare_collectives(Communicator&);
 
 /// out [count] = the sum (average, maximum) over ranks of in [count], the same bits on every rank.
-/// Sums run in rank order in fp32 and are rounded once (integers: in their own type, wrapping). All
-/// options, sizes and runs give the same bits. At most 8 ranks on GPUs. Collective.
+/// Sums run in rank order in fp32 and are rounded once (integers: in their own type, wrapping).
+/// Options, sizes and runs do not change the bits. At most 8 ranks on GPUs. Collective.
 /// CPU ranks: blocking. GPU ranks: enqueued on args.stream after the work in it; later work in the
 /// stream sees the whole `out` and may write `in`. Use one stream at a time for all collectives and
 /// fused ops of a communicator. May be captured. Alignment: an element (faster: 16 bytes).

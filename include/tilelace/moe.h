@@ -51,7 +51,7 @@ inline constexpr float kSwigluAlpha = 1.702F;  ///< swiglu_clamped's factor insi
 struct GroupedGemmArgs {
   TensorView x;                          ///< [rows, k], the rows of expert 0, then of expert 1, ...
   const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: each expert's first row,
-                                         ///< beginning with 0, then the number of all their rows
+                                         ///< (0 for expert 0), then the number of all experts' rows
   std::int64_t experts = 0;              ///< number of experts
   TensorView weight;                     ///< [experts * w, k]; w is n, or 2 n if gated
   TensorView bias = {};                  ///< absent, or [experts, w]
@@ -153,7 +153,7 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// token, slot), and multiplies them by their experts' weights: out[row] = act(token * weight_e^T +
 /// bias_e). `map` says which row belongs to which (token, slot). Each (token, slot) that chose one
 /// of this rank's experts has one row: no padding, no dropped choice. With `replicated` the call is
-/// local. Products are summed in fp32 and rounded once; weighted tokens (weight_on_input), too.
+/// local. Products are summed in fp32 and rounded once; weight_on_input rounds weighted tokens.
 /// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe; a replay reads the
 /// routing anew. Alignment: 16 bytes; ids and weights: an element. Traffic: each rank sends m_r *

@@ -27,7 +27,7 @@ struct Problem {
   Op op{};             ///< what is computed
   int ranks = 1;       ///< number of ranks in the group
   std::int64_t m = 0;  ///< rows of the gathered a, or of x; in prepare: the largest m of any call
-  /// Columns of each weight's product; gemm_rs and gemm_ar have one weight. Ops without weights: k.
+  /// Columns of each weight's product (gemm_rs and gemm_ar: one weight). Ops without weights: {k}.
   std::vector<std::int64_t> n;
   std::int64_t k = 0;                        ///< length of this rank's sums: columns of a or x
   DType dtype{};                             ///< of every tensor
@@ -98,9 +98,9 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 /// cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of tile_n is gate, half is up).
 /// Transports on GPU ranks:
 ///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
-///   sums      `store`: the GEMM or the summing kernel writes to peers; `push`: a collective's
-///             kernels send partial sums; `pull`: the summing kernel (fused gemm_ar: warps of the
-///             GEMM kernel) reads all ranks' partial sums; `multimem`: the NVLink switch adds them
+///   sums      `store`: the GEMM or summing kernel writes to peers; `push`: kernels of a collective
+///             (medium: copy engines) send partial sums; `pull`: the summing kernel (fused gemm_ar:
+///             warps of the GEMM) reads all ranks' partial sums; `multimem`: the NVLink switch adds
 /// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums. A GEMM before sums is
 /// cuBLASLt's if cuBLASLt is measured or predicted to be faster.
 struct Plan {

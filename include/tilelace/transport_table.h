@@ -14,7 +14,7 @@
 
 namespace tilelace {
 
-/// Who carries bytes. `engine`: a copy engine (for sums on GPU ranks: a kernel after the GEMM).
+/// Who carries bytes. `engine`: a copy engine (sums on GPU ranks: mostly kernels, see Plan).
 /// `worker`: the workers that compute. `library`: NCCL. `memory`: the receiver's memory, which adds
 /// values as they arrive. `switched`: the NVLink switch.
 enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
@@ -27,9 +27,9 @@ struct TransportRow {
   bool pulls = false;     ///< true: the receiver reads; false: the sender writes
   bool gpus = false;      ///< for GPU ranks only
 
-  /// Whether the sender starts transfers outside of the GEMM. Only then can ranks relay sums.
+  /// Whether the sender starts transfers outside of the GEMM. Only then can CPU ranks relay sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }
-  /// Whether workers send tiles instead of chunks. Ranks can relay only chunks.
+  /// Whether workers send tiles instead of chunks. CPU ranks can relay only chunks.
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
   /// Whether libnccl must be installed.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }

@@ -33,13 +33,13 @@ struct TunedProblem {
   std::size_t plans = 0;    ///< number of plans that were timed
 };
 
-/// The fastest tiles of a product of a layer of experts, and the times.
+/// The fastest tiles for one of the two products of a layer of experts, and the times.
 struct TunedExperts {
   std::int64_t m = 0;     ///< tokens of all ranks
   bool first = true;      ///< true: the product of the layer's first half; false: of its second
   std::string tiles;      ///< name of the tiles, as `tilelace plan` prints it
   double us = 0;          ///< time of a product on the slowest rank
-  double rule_us = 0;     ///< measured time of the tiles that calls without a table take
+  double rule_us = 0;     ///< measured time of the tiles that calls use without a table
   std::size_t plans = 0;  ///< number of kinds of tiles that were timed
 };
 
@@ -61,7 +61,7 @@ struct TuneResult {
 /// differ only in what plans do not depend on, such as a bias, are timed once. Collective: the same
 /// problems and options on every rank, with no call in progress; the times of the slowest rank
 /// decide. Memory: a temporary communicator, and operands and staging of one problem at a time.
-/// Errors: usage (CPU ranks, a share of the device, problems that GPU ranks cannot run, options),
+/// Errors: usage (CPU ranks, max_workers not 0, problems that GPU ranks cannot run, wrong options),
 /// system (a plan that fails or has a wrong result; a GPU that is throttled or shared; memory),
 /// peer, timeout.
 TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {});

@@ -108,7 +108,7 @@ class Backend {
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
   /// The findings of the checked mode.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
-  /// The link to a peer. GPU ranks choose it in their first prepare. Error: usage (called earlier).
+  /// The link to a peer. GPU ranks choose links in the first prepare. Error: usage (before that).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
 
   // For GPU ranks only.

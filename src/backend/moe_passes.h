@@ -55,7 +55,7 @@ class MoePasses {
   /// The caller has checked the arguments, except for the values in `begins` and `sources`.
   virtual void grouped_gemm(const GroupedGemmArgs&) = 0;
   virtual void sum_slots(const SlotSumPass&) = 0;
-  /// Allocates the scratch memory of products with this k; call it before them. May throw
+  /// Allocates the scratch memory of products with this k. Call it before such products. May throw
   /// std::bad_alloc.
   virtual void prepare(std::int64_t k) = 0;
 };

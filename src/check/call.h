@@ -15,11 +15,11 @@
 
 namespace tilelace::check {
 
-/// How a kernel walks the tiles of a fused ag_gemm or gemm_rs that does not straddle
+/// How a kernel walks the tiles of a fused ag_gemm or gemm_rs, if CallSpec::straddle is false
 /// (schedule/gather_tiles.h, reduce_tiles.h). The defaults are the walk of CPU ranks.
 struct WalkSpec {
   int apart = -1;                 ///< how many shards are walked one after the other; -1: all
-  std::vector<int> joins = {};    ///< apart 0: number of tiles after which each shard joins
+  std::vector<int> joins = {};    ///< apart 0: after how many tiles each shard joins the walk
   bool whole = false;             ///< ag_gemm, store: tiles cover all rows as one matrix
   bool across = false;            ///< whole walk: the walk's rows are columns of the result
   std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
@@ -104,7 +104,7 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-/// Tiles in the kernels' own types of orders, and in orders of more ranks than kernels support.
+/// Schedules with the kernels' own types of orders; Many..: with room for kMaxCheckedRanks ranks.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
 using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;

@@ -41,7 +41,7 @@ class Clocks {
   /// Advances actor a's time, so that an acquire of this release does not cover a's later steps.
   Release release(int a);
   void acquire(int a, Release r);
-  /// Actor a learns all that `other` has: joined clocks of actors at their releases.
+  /// Actor a learns all of `other`, a join of clocks that actors had at releases.
   void acquire(int a, const Clock& other);
   /// Drops the parts of the logs that all actors know.
   void trim();

@@ -25,7 +25,7 @@ struct CheckConfig {
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
   int lost = -1;           ///< index of the step to leave out of rank 0's copy role; -1: none
-  std::uint32_t idle = 0;  ///< number of calls since flags and lines were last raised
+  std::uint32_t idle = 0;  ///< at the start: calls since flags and lines were last raised
 
   bool operator==(const CheckConfig&) const = default;
 };

@@ -224,7 +224,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// The place of the source's terms for these rows in `incoming` at `rank`, which sums them.
+/// Where `incoming` at `rank`, the rank that sums these rows, holds the source's terms.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
   return placed(s.shard(rank), source < rank ? source : source - 1, rows);
 }

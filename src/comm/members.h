@@ -63,10 +63,9 @@ inline int require_members(std::span<const int> members, int rank, int ranks) {
 /// Requires equal bytes on all ranks. Error: usage, naming the first rank that differs from rank 0.
 inline void require_same_bytes(const std::vector<std::uint64_t>& bytes) {
   for (std::size_t r = 1; r < bytes.size(); ++r)
-    require(
-        bytes[r] == bytes[0],
-        "allocate: rank {} passed {} bytes, rank 0 passed {}: it must be the same on every rank", r,
-        bytes[r], bytes[0]);
+    require(bytes[r] == bytes[0],
+            "allocate: rank {} passed {} bytes, rank 0 passed {}: pass the same size on every rank",
+            r, bytes[r], bytes[0]);
 }
 
 }  // namespace tilelace::comm

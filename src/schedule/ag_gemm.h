@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // all-gather + GEMM: the order of tiles, the flag before each, and the destination of each chunk.
 //
-// A rank's flags: landed(source, chunk) says that the chunk is in the rank's slot; with pull,
-// offered(source, chunk) says that the rank's parent has the chunk. Own rows are read in place.
+// A rank's flags: landed(source, chunk): its slot has the chunk; with pull, offered(source, chunk):
+// its parent has the chunk. Own rows are read in place; a whole walk (gather_order.h) stages them.
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. False with `straddle`,
-  /// which no kernel has (straddling tiles come last), and for a gather without a GEMM.
+  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. Otherwise tile(i) orders
+  /// them: with `straddle`, an order that no kernel has; a gather without a GEMM has no tiles.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of tiles in a GEMM kernel of an ag_gemm, with AgGemm's flags: precomputed as 32-bit
-// numbers. By shard: each shard is a section, the own one first, then the others in order of
-// arrival; tiles begin at the shard's first row. Whole: tiles cover all rows as one matrix, in one
-// section or in one per weight.
+// The order of tiles in a GEMM kernel of an ag_gemm, computed on the host as 32-bit numbers. Flags
+// are AgGemm::landed(). By shard: each shard is a section, the own one first, then the others in
+// order of arrival; tiles begin at the shard's first row. Whole: tiles cover all rows as one
+// matrix, in one section or in one per weight.
 //
-// Sections are walked one after the other, each over all columns; every walk reads the whole
-// weight. Or the sections that have arrived are walked together, column by column. A later section
-// joins at the column where the walk is when it arrives; the columns that it missed come last.
+// Either sections are walked one after the other, each over all columns and so the whole weight; or
+// those that have arrived are walked together, column by column. A later section joins at the
+// column that the walk has reached by then; the columns that the section missed come last.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"

@@ -54,8 +54,8 @@ struct GemmReduce {
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of block b: two units; the last block has the rest, at most two units. The unit is a
-  /// multiple of block_grain such that the last block has about one unit, if m allows.
+  /// Rows of block b. A unit is a multiple of block_grain. Every block but the last has two units;
+  /// the last has the rest: about one unit if m allows, at most two.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
     const Index share = split.m / (2 * blocks - 1);
     Index unit = max_of(1, share / block_grain) * block_grain;
@@ -141,8 +141,8 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels. False for an all-reduce,
-  /// which walks shards block by block, and with `straddle`; kernels have neither.
+  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. Otherwise
+  /// tile(i) orders them: in an all-reduce block by block, and with `straddle`. No kernel does so.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
   /// Whether partials' flags are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {

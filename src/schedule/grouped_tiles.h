@@ -22,7 +22,7 @@ struct GroupedCell {
 struct GroupedTiles {
   int most;     ///< the most rows of a tile; a multiple of kRowsTogether
   int columns;  ///< tiles across the columns of the result
-  int deep;     ///< row tiles that are walked over the same columns, so that both stay in L2
+  int deep;     ///< row tiles walked together, column by column: rows and the weight stay in L2
 
   /// Rows of each tile of an expert that has `rows` rows; its last tile may have fewer. All tiles
   /// have about the same size, since narrow tiles are slow.

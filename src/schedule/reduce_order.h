@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of tiles in a GEMM kernel of a gemm_rs, with GemmReduce's flags of transport `store`:
-// precomputed as 32-bit numbers. Each section is a shard; the own shard comes last.
+// The order of tiles in a GEMM kernel of a gemm_rs, computed on the host as 32-bit numbers. Each
+// section is a shard; the own one comes last. With transport `store` partial() numbers the flags.
 #pragma once
 #include "schedule/section_order.h"
 
@@ -41,7 +41,7 @@ struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
   int rows = 1;  ///< rows of CTA tiles in a shard
 
-  /// The t-th pair of tiles: the cell, in CTA tiles, of its tile in the first of the two shards.
+  /// The cell of the t-th pair's tile in the first of its two shards; rows count CTA tiles.
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const int w = t >= first_tile[1] ? walks - 1 : 0;
     GemmOrder o = walk;
@@ -51,8 +51,8 @@ struct PairOrder : ReduceOrder {
     c.row %= rows;
     return c;
   }
-  /// Turns a pair's cell into the cell, in its own shard, of the first or `second` CTA. That cell
-  /// is two CTA tiles high, as in ReduceOrder; returns the CTA's half of the cell (0 or 1).
+  /// Turns a pair's cell into the cell of CTA `second` (0 or 1), in that CTA's shard.
+  /// The new cell is two CTA tiles high, as in ReduceOrder. Returns the CTA's half of it (0 or 1).
   TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
     c.section += second;
     const int row = c.row & 1;

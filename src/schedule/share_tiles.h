@@ -5,8 +5,8 @@
 //   collect  after the GEMM: copies a peer's tile from the slot to the caller once its flag is
 //            raised
 //
-// No deadlock: the GEMM waits only for terms, and collecting waits only for the peers' GEMMs. For
-// that all workers of a GEMM must run at the same time, and collecting must come last.
+// No deadlock: the GEMM waits only for terms, and collecting waits only for the peers' GEMMs. This
+// needs all workers of a GEMM to run at the same time, and collecting to come after the GEMM.
 #pragma once
 #include "schedule/make_share_order.h"
 #include "schedule/shared_parts.h"
@@ -67,8 +67,8 @@ class ShareVerbs {
   void multiply(GemmSegment s) { v_.compute(tile(o_.cell(s.tile))); }
   void give_partial(int /*round*/) {}
   void add_partial(int /*worker*/, int /*round*/) {}
-  /// Peers are told of a finished tile only after the next tile's GEMM: its stores have arrived by
-  /// then, so no worker waits for them.
+  /// Peers are told of a finished tile only after the next tile's GEMM: the finished tile's stores
+  /// have arrived by then, so no worker waits for them.
   void store(GemmCell c) {
     tell();
     admit();

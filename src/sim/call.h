@@ -40,8 +40,8 @@ struct Choices {
 /// Fused plans worth trying on this machine, at least one. Errors: usage, if a fixed choice is not
 /// possible for the call.
 std::vector<Plan> fused_plans(const MachineModel&, const Call&, const Choices& = {});
-/// Plans with one GEMM per shard, which starts when the shard's rows have arrived; one plan per
-/// route.
+/// Plans with one GEMM per shard, after the shard's rows have arrived (ag_gemm) or before its
+/// partials are sent; one plan per route.
 std::vector<Plan> medium_plans(const MachineModel&, const Call&, const Choices& = {});
 
 /// The steps of every rank with this plan.

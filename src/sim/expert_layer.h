@@ -27,7 +27,7 @@ struct GroupedTime {
   double tiles_us = 0;       ///< time of the multiprocessor that ends last
   double even_us = 0;        ///< the same if all multiprocessors ended at the same time
   double l2_us = 0;
-  double memory_us = 0;  ///< moving rows, results, and weights of experts with rows
+  double memory_us = 0;  ///< moving rows, results, and a weight per GroupedTiles::deep row tiles
   double power_us = 0;
   double fixed_us = 0;
   [[nodiscard]] double total_us() const;

@@ -48,7 +48,7 @@ class Fabric {
 
   struct Wire {
     std::string name;
-    double gbps = 0;  ///< rate of the wire; 0: the sender's rate
+    double gbps = 0;  ///< rate of the wire; 0: the Mover's rate
     double busy_us = 0;
     bool network = false;
     std::vector<std::pair<double, double>>

@@ -14,12 +14,12 @@ std::optional<int> architecture_of_machine(const MachineModel&);
 /// Whether there are kernels for the machine's devices, and the machine's costs (Method) are those
 /// of this library.
 bool own_kernels_run(const MachineModel&);
-/// Whether own_kernels_run, and the simulator can play this call as kernels run it. It cannot for
-/// gemm_ar, several nodes and PCIe trees.
+/// Whether own_kernels_run, and the simulator can play this call as kernels run it: no gemm_ar, one
+/// node, no PCIe tree, and sizes that kernels take.
 bool has_kernels(const MachineModel&, const Call&);
 
-/// The planner's first choice, and plans of other kinds whose predictions are nearly as good. None
-/// if the user fixed a choice; then only the plain schedules are simulated.
+/// The planner's first choice that can be played, and plans of other kinds whose predictions are
+/// nearly as good. None if the user fixed a choice; then only the plain schedules are simulated.
 std::vector<Plan> kernel_plans(const MachineModel&, const Call&, const Choices&);
 
 /// The steps of every rank with a fused plan. A worker is a cluster of SMs. If a cluster has tiles

@@ -101,9 +101,9 @@ struct Method {
   double sum_gbps = 1;       ///< own kernels: rate of adding peers' terms, per SM
   double unfused_call_us = 0;     ///< time that a framework adds between collective and GEMM
   double fused_tile_rows = 1;     ///< the fewest rows of a tile
-  double fused_reduce_cols = 0;   ///< gemm_rs: the only tile width; 0: any
+  double fused_reduce_cols = 0;   ///< gemm_rs, gemm_ar: the only tile width; 0: any
   double fused_whole_shards = 0;  ///< 1: ag_gemm copies whole shards by copy engines
-  double fused_pads = 0;          ///< 1: gemm_rs pads each rank's rows to whole tiles
+  double fused_pads = 0;          ///< 1: gemm_rs, gemm_ar pad each rank's rows to whole tiles
   double medium_direct = 0;    ///< 1: medium-grained partials go directly to owners, also on trees
   double medium_call_us = 0;   ///< forking and joining streams
   double medium_stage_us = 0;  ///< between two GEMMs of the medium-grained method

@@ -31,15 +31,15 @@ struct Prediction {
 
   [[nodiscard]] double ect_us() const { return fused_us - gemm_us; }
   [[nodiscard]] double medium_ect_us() const { return medium_us - gemm_us; }
-  /// 1 - ECT / (unfused - GEMM); absent if unfused <= GEMM.
+  /// 1 - ect_us() / (unfused_us - gemm_us); absent if unfused_us <= gemm_us.
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> medium_efficiency() const;
   [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
   /// The least possible time of the fused call: the longest of its GEMM at peak rates, its busiest
   /// wire and its busiest NIC.
   [[nodiscard]] double roof_us() const;
-  /// What is busiest in the fused call: "power", "tensor cores", "memory", "links" or "network";
-  /// "latency" if nothing is busy half of the time.
+  /// What is busiest in the fused call: "power", "tensor cores", "memory", "launch", "links" or
+  /// "network"; "latency" if nothing is busy half of the time.
   [[nodiscard]] std::string bound() const;
 };
 

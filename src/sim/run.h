@@ -27,7 +27,7 @@ struct Costs {
   double end_us = 0;                        ///< time after a rank's last step
   double header_us = 0;                     ///< writing a header to a peer
   int resident = 1;                         ///< workers of a rank that run at the same time
-  schedule::Route route;                    ///< ranks' children; mesh: copies go to many peers
+  schedule::Route route;                    ///< counts children; mesh: a rank copies to many peers
 };
 
 /// Random or uneven behaviour of ranks. The defaults disturb nothing.

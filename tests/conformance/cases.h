@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random cases for CPU ranks. A test, a seed and a number name a case.
+// Random cases for CPU ranks. An op, the number of ranks, a seed and a number name a case.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ struct Case {
   std::int64_t pad = 0;     ///< padding of rows, in units of 16 bytes
   std::int64_t offset = 0;  ///< distance of data from a cache line, in units of 16 bytes
   std::uint64_t seed = 0;   ///< seed of the data
-  std::string name;         ///< test and number
+  std::string name;         ///< op, ranks, seed and number
 
   [[nodiscard]] std::string describe() const;
 };
@@ -34,9 +34,9 @@ struct CaseRequest {
   int ranks = 1;
   int count = 0;
   std::uint64_t seed = 1;
-  bool activations = false;  ///< for tests of bounds: draws activations, and only small biases
+  bool activations = false;  ///< for tests of bounds: problems may have activations
   int calls = 2;             ///< calls per case
-  std::int64_t largest = 0;  ///< about the largest rows, columns and k; 0: by ranks
+  std::int64_t largest = 0;  ///< about the largest rows, columns and k; 0: depends on ranks
 };
 
 /// `count` valid cases. Combinations that make_plan refuses are counted and left out.

@@ -62,7 +62,7 @@ class Operands {
  public:
   Operands(Place& place, const Problem& problem, int rank, Fill fill, const Layout& layout = {});
 
-  /// Sets how often a rank's part of a sum is rounded before the sum is. Default: once.
+  /// Sets how often a rank's part of a sum is rounded before the sum is rounded. Default: once.
   void expect_roundings(int roundings) { roundings_ = roundings; }
   /// Changes to a problem with other rows and the same weights, and makes new inputs and results.
   void reshape(Place& place, const Problem& problem);
@@ -71,7 +71,7 @@ class Operands {
   void fill_weights(std::uint64_t seed);
   /// Fills the inputs, and the results with poison.
   void fill(std::uint64_t seed);
-  /// To test the test: zeroes this rank's input, or a rank's part of the reference.
+  /// To test that check() fails: zeroes this rank's input; zeroes a rank's part of the reference.
   void drop_input();
   void drop_reference(int rank);
 

@@ -237,7 +237,7 @@ class Draw {
     c.reduction = static_cast<Reduction>(below(3));
     return next(c);
   }
-  /// The next case of this op, item and (if it has one) reduction.
+  /// The next case: c's collective and item; c's reduction if these allow it, else sum.
   Case next(Case c) {
     const CollectiveRow& row = row_of(c.collective);
     if (!row.sums || (c.reduction == Reduction::avg && !row_of(c.item).floats))

@@ -33,7 +33,7 @@ inline bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The way of a plan that has kernels.
+/// The alternative `Way` of plan.kernel->way, which must hold it.
 template <class Way>
 const Way& way_of(const Plan& plan) {
   return std::get<Way>(plan.kernel->way);

@@ -39,7 +39,7 @@ constexpr std::uint32_t kPreparing = 1;
 /// Header hash of a rank that allocates the staging of collectives, before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
 /// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. It overwrites the call's
-/// header, so that ranks whose counts fit do not wait for the two that gave up.
+/// header at all peers, so that ranks whose counts fit do not wait for these two.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 

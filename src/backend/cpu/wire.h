@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's emulated wire: a transfer takes the time given by bandwidth and latency. Its thread
-// sleeps once the copy itself is done.
+// A rank's emulated wire: a transfer takes the time given by bandwidth and latency. The calling
+// thread copies, then sleeps for the rest of this time.
 #pragma once
 #include <time.h>
 

@@ -18,7 +18,7 @@ using schedule::HandWay;
 struct HandedPartialsWay {
   GemmPlan gemm;  ///< method `copied`: for the largest shard, launched once per shard
   HandWay way = HandWay::copied;
-  std::int64_t chunk_rows = 1;  ///< rows per CTA and flag
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA adds at a time; added, ring: rows per flag
   double predicted_us = 0;
 };
 

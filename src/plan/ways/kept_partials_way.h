@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of gemm_ar on GPUs where ranks keep their partials: whole tiles are summed by the NVLink
-// switch, or by ranks that pull them. The GEMM, and the bytes and counts that its partials need.
+// switch, or by ranks that pull them. Also the bytes and counts that the partials need.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -34,7 +34,7 @@ std::vector<KeptPartialsWay> gemm_multimem_candidates(const Problem&, const Gemm
 
 /// Bytes per slot on each rank, enough for every plan: partials, which the sums replace.
 std::int64_t gemm_sums_staging_bytes(const Problem&);
-/// Counts beside each slot, enough for every plan.
+/// Number of counts (schedule/tile_sums.h) beside each slot, enough for every plan.
 std::int64_t gemm_sums_counts(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

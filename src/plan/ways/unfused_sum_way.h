@@ -23,9 +23,9 @@ struct UnfusedSumWay {
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: rows per flag
   double predicted_us = 0;
   /// Transport push of gemm_ar: 1 (one-shot): every rank sums all rows; 2 (two-shot): each rank
-  /// sums its own rows and sends the sum to all. (Chunks are the collective's, not chunk_rows.)
+  /// sums its own rows and sends the sum to all. (chunk_rows is unused: pushed_plan() has chunks.)
   int shots = 1;
-  bool lines = false;  ///< transport push: data goes as lines (true) or chunks (false)
+  bool lines = false;  ///< transport push: units carry the call's number (true); chunks have flags
   /// 0: this library's kernel multiplies. N: cuBLASLt does, by the N-th algorithm that it proposes,
   /// or by the last if there are fewer; the prediction derives from this library's kernel, `gemm`.
   int cublas = 0;
@@ -50,16 +50,16 @@ int reduce_ctas(const UnfusedSumWay&);
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
-/// For transport push: the collective's call, whose input is a rank's partial; and the collective's
-/// plan, for a machine that must be equal on all ranks.
+/// Transport push: the collective's call, whose input is the rank's partial; and the collective's
+/// plan. All ranks must pass equal CollectiveMachines.
 CollectiveCall pushed_sum(const Problem&, int rank);
 CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
 /// Bytes that a rank's partial takes in a slot. Pushed data follows it.
 std::int64_t partial_bytes(const Problem&);
 
-/// What calls of up to the problem's m rows need in a slot of each rank: bytes of data; and bytes
-/// of words that carry their call's number.
+/// Bytes per slot on each rank that calls of up to the problem's m rows need: for data; and, beside
+/// the slot, for words that carry their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
 std::int64_t gemm_reduce_line_bytes(const Problem&);
 

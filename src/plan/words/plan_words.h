@@ -11,8 +11,8 @@ namespace tilelace::plan {
 /// The plan that a text describes for this problem. The text is either a public plan ("ag_gemm
 /// fused mesh store tile 64x256 ...; v32 split 4 ..."), with or without the problem before it and
 /// the reason after it, or a kernel's plan ("whole, sent by the product, chunks of 8 rows; c128
-/// workers 66 ..."). Parts missing from the text have their defaults. Only a call with the plan
-/// checks that it can run. Errors: usage (an unknown word, a tile that is not compiled, another op,
+/// workers 66 ..."). Parts missing from the text have their defaults. Only a call checks whether
+/// the plan can run. Errors: usage (an unknown word, a tile that is not compiled, another op,
 /// a removed method).
 Plan plan_of_words(const Problem&, std::string_view text);
 

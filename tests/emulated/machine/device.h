@@ -16,9 +16,9 @@
 #include "machine/bulk.h"
 #include "machine/machine.h"
 
-/// For functions whose accesses count as the caller's. They must be inlined: ThreadSanitizer misses
-/// a store through a reference that a call returns, and of a function that is not inlined, the
-/// linker may keep the copy of a source that is compiled without ThreadSanitizer.
+/// For functions whose accesses count as the caller's. They must be inlined for two reasons.
+/// ThreadSanitizer misses a store through a reference that a call returns. And the linker keeps one
+/// copy of a function that is not inlined, maybe one compiled without ThreadSanitizer.
 #define TILELACE_WATCHED inline __attribute__((always_inline))
 /// For functions whose accesses are atomic, or are reported in another way.
 #define TILELACE_UNWATCHED __attribute__((no_sanitize("thread")))

@@ -98,8 +98,8 @@ struct Fiber {
   Actor loads, sends, stores;               ///< its bulk copies; `sends`: the reads of stores
   Actor products_of;                        ///< the warpgroup's products; only in its first thread
   std::vector<std::uint32_t> multiplies;    ///< step of each group's last product
-  std::deque<std::vector<Asked>> asked{1};  ///< requests of `products`; only in the first thread
-  std::pair<const void*, int> wanted;       ///< a tensor map, and where its wanted rows end
+  std::deque<std::vector<Asked>> asked{1};  ///< for `products`, by group; only in the first thread
+  std::pair<const void*, int> wanted;       ///< a tensor map; loads need only rows before this one
   const char* where = "";
 };
 
@@ -141,8 +141,8 @@ struct Cta {
   [[nodiscard]] std::byte* at(std::uint32_t shared) const { return memory + shared; }
 };
 
-/// An operation of a stream or a graph. It starts once all of `after` are done; for `early`, one of
-/// them, it is enough to have let the next kernel start.
+/// An operation of a stream or a graph. It starts once all of `after` are done, but `early`, one of
+/// `after`, need not be done if it has let the next kernel start.
 struct Op {
   int device = 0;
   std::vector<std::shared_ptr<Op>> after;
@@ -151,7 +151,7 @@ struct Op {
   std::unique_ptr<Launch> launch;  ///< else: the kernel to run
   bool started = false, done = false;
   std::shared_ptr<const Clocks> host;  ///< what the host knew when it enqueued the operation
-  Clocks begin, end;                   ///< what has ended when the operation begins; ends
+  Clocks begin, end;                   ///< what has ended by this operation's begin; by its end
 
   [[nodiscard]] bool has_triggered() const;
 };

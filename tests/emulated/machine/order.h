@@ -7,8 +7,8 @@
 // ends the process (or counts against the site that was disabled: machine/sites.h).
 //
 // Actors are lanes, the bulk copies of a thread (reads and writes separately), the products of a
-// warpgroup, and operations of streams. All host threads count as one: what one of them has seen to
-// end, all know.
+// warpgroup, and operations of streams. All host threads count as one: if one knows that an access
+// has ended, all know.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +83,7 @@ struct Knower {
   Actor self;
   Lanes* lanes = nullptr;
   Knowledge known;
-  /// The knower's accesses up to these steps are fenced: for Known::copies; for Known::shared.
+  /// Steps up to which the knower's accesses are fenced, for Known::copies and for Known::shared.
   std::uint32_t copies = 0, shared = 0;
   std::uint64_t taken = 0;  ///< Given::version that the knower took last
   int away = 0;             ///< nested calls from disabled sites (machine/sites.h)
@@ -99,7 +99,7 @@ struct Given {
 /// A requested asynchronous operation, and what it may rely on. Empty if the check is off.
 struct Asked {
   Actor by, thread;                      ///< the operation; the thread that requested it
-  std::uint32_t copies = 0, shared = 0;  ///< Knower's, of the requesting thread
+  std::uint32_t copies = 0, shared = 0;  ///< Knower::copies and Knower::shared of the thread
   Knowledge knows;
   const void* where = nullptr;
 };
@@ -113,17 +113,17 @@ void begin(Lanes& lanes, const std::string& name, int count);
 void begin(Knower& who, Lanes& lanes, int lane, Knowledge knows);
 void end(Lanes& lanes);
 void end(Actor& copies);
-/// Called when a kernel or a copy ends: adds what its lanes knew and did to `over`.
+/// Called when a kernel or a copy ends: adds to `over` what its lanes knew and did.
 void leave(const std::vector<const Knower*>& lanes, Clocks& over);
 
 /// Begins the next step of `copies`, for a new operation. The first call makes this actor.
 Asked ask(Actor& copies, Knower& thread, const char* name, const void* where);
 
-/// Adds what `from` knows and has done so far to `to`, as a release does.
+/// As a release does: adds to `to` what `from` knows and has done so far.
 void give(Knower& from, Given& to);
 void give(Actor copy, Given& to);
 void take(Knower& to, const Given& from);
-/// Takes `over`, the knowledge of a kernel that has ended, for threads and for bulk copies.
+/// Adds `over`, the knowledge of a kernel that has ended, to Known::threads and copies of `to`.
 void take(Knower& to, const Clocks& over);
 /// Lanes that wait for each other learn what all of them know, and what others have left in `to`.
 void meet(const std::vector<Knower*>& all, Given& to);
@@ -134,7 +134,7 @@ void know(Knower& who, Actor copy, bool shared);
 void fence_copies(Knower& who);
 void fence_shared(Knower& who);
 
-/// Scope of a flag operation: the actor's device, and whether it is at system scope.
+/// Scope of a flag operation: the actor's device; `wide`: the operation is at system scope.
 struct Scope {
   int device = 0;
   bool wide = true;
@@ -148,8 +148,8 @@ void touch(const Asked& copy, Access access, const void* p, std::size_t bytes);
 
 /// Called when a CTA ends: no access to its memory may be in flight. `all`: what its lanes know.
 void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes);
-/// The same for a barrier at which other CTAs arrived: checks each one's last arrival, since the
-/// recorded history of a word has only the last write and two reads.
+/// The same for an mbarrier at `p`. `others`: the last arrivals of other CTAs' actors. The recorded
+/// history of a word may lack some of them: it has only the last write and two reads.
 void touch_end(const Clocks& all, Actor self, const void* p, const Arrivals& others);
 
 /// Memory whose accesses are recorded. Memory that is mapped at several addresses is one object.

@@ -3,9 +3,9 @@
 // disabled to test whether it is needed: it still does its work and waits, but passes on no
 // knowledge, so the check (machine/order.h) finds accesses that only this site had ordered.
 // TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 disables a site for the whole run. With
-// TILELACE_EMULATED_SITES=FILE each site that is reached is disabled in turn, until the check
-// notices that, 32 kernels have ended, or the devices became idle and had not reached it; then
-// accesses are forgotten. The file says how often each site was reached, disabled and noticed.
+// TILELACE_EMULATED_SITES=FILE reached sites are disabled in turn. A turn ends when the check finds
+// an unordered access, after 32 kernels, or when the devices are idle and did not reach the site;
+// then accesses are forgotten. FILE says how often each site was reached, disabled and noticed.
 #pragma once
 
 namespace tilelace::emulated {
@@ -25,8 +25,8 @@ class Site {
 };
 
 namespace sites {
-/// Called for an unordered access. Returns whether a disabled site explains the access; if so, the
-/// site counts as noticed.
+/// Called for an unordered access. If a site is disabled in turn (FILE), counts the site as noticed
+/// and returns true.
 bool notice();
 void end_kernel();
 /// Disables the next site if it is time. Returns whether the caller must then forget all accesses.

@@ -63,7 +63,7 @@ class CallOperands : Buffers, public test::Operands {
   [[nodiscard]] Preparation preparation(const PlanOptions& options = {}) const {
     return {problem(), views().weights, options};
   }
-  /// Prepares calls with these options and nothing else. Collective.
+  /// Prepares calls with these options; replaces earlier preparations. Collective.
   void prepare(const std::vector<PlanOptions>& options = {PlanOptions{}}) const;
   virtual void call(const PlanOptions& options = {}) const = 0;
   /// Makes `count` calls, each with new inputs, and returns the first finding.

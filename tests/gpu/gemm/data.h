@@ -24,9 +24,9 @@ void poison(void* data, std::size_t bytes, cudaStream_t);
 
 /// Compares `out` with a product in fp64: all elements, or `samples` hashed ones (0: all). Bound of
 /// an element's error: u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); `exact`: 0.
-/// Each rounding of a part adds u times the part. A gated result's bound follows from the bounds of
-/// gate and up. `skip_k`: leaves the first k of each part out of the reference (to test the
-/// test).
+/// Each of the Parts::roundings adds u times the rounded part. A gated result's bound follows from
+/// the bounds of gate and up. `skip_k`: the reference leaves out the first skip_k columns of each
+/// part (to test the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
 /// Writes the expected results, dense, to `out`; sums must be exact.

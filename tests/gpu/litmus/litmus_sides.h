@@ -115,7 +115,7 @@ __device__ inline void produce(const Litmus& l, int lane, std::byte* pieces,
                  free_flag(l, l.rank, lane, peer), before, bulk, false))
         return;
       fill(l, staging, l.rank, peer, c, lane);
-      // Each thread that wrote fences, since thread 0 loads all their words by TMA.
+      // Every thread fences its own words, since thread 0 loads all threads' words by TMA.
       if (bulk && l.mutant != Mutant::no_fill_fence) cuda::proxy_fence_global();
       __syncthreads();
       nap(l, lane, 2);

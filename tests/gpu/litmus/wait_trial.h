@@ -32,7 +32,7 @@ struct Trial {
   double bound_s = 2;
   /// What the victim does instead of its launch.
   std::function<void()> strike;
-  /// Makes a new group of the remaining ranks; also gives this rank's place in it.
+  /// Makes a new group of the ranks that still run; this rank's number in it may be another.
   std::function<std::unique_ptr<comm::Group>()> regroup;
 };
 

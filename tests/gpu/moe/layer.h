@@ -11,7 +11,7 @@
 
 namespace tilelace::gpu_test {
 
-/// The tokens for which `add` has a row.
+/// The tokens for which SumSlots::add has a row, which is added to the token's sum.
 enum class Added : std::uint8_t { none, all, some };
 
 struct LayerShape {
@@ -38,7 +38,7 @@ class Layer {
   /// Enqueues the whole layer.
   void run(cudaStream_t) const;
   void poison_results() const;
-  /// What is wrong with the last run. `drop`: k-steps of 8 that the reference of up leaves out.
+  /// What is wrong with the last run. `drop`: the reference of up leaves out k < 8 * drop.
   [[nodiscard]] std::string trouble(int drop = 0) const;
   /// The bits of the sum.
   [[nodiscard]] std::vector<std::uint16_t> result() const;

@@ -24,7 +24,7 @@ struct Case {
   Problem problem;
   Plan plan;
   bool exact = false;      ///< integers, compared bit by bit; else normal variates, against fp64
-  bool odd = false;        ///< single calls before and after the pair, to swap the slots
+  bool odd = false;        ///< single calls around pairs of calls, so that pairs swap slots
   std::uint64_t seed = 0;  ///< seed of its data
   /// Whether weights and operand are written right before the call.
   [[nodiscard]] bool writes_late() const { return seed % 3 == 0; }

@@ -27,7 +27,7 @@ struct Tally {
   int wrong = 0;  ///< calls with a wrong result
   int blind = 0;  ///< calls in which this rank has no elements
   bool replayed = true;
-  double worst = 0;   ///< largest relative error against fp64, of larger results without activation
+  double worst = 0;   ///< largest relative error against fp64; not of small or activated results
   std::string first;  ///< the first fault, as text
 };
 

@@ -30,7 +30,7 @@ struct StressCheck {
   DType dtype = DType::bf16;
   int ranks = 1;
   std::int64_t borders[kMostRanks + 1] = {};
-  long long call = 0;  ///< number of the call (in the graph)
+  long long call = 0;  ///< number of the call; in replays: of the captured call
   int input = 0;
   StressTotals* totals = nullptr;
 };

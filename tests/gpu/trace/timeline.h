@@ -14,19 +14,19 @@ namespace tilelace::gpu_test {
 enum class Doing : std::uint8_t {
   multiply,     ///< math
   send,         ///< math: sends a partial, a piece every so many cycles
-  publish,      ///< math: waits until a partial is signalled
+  publish,      ///< math: waits until a partial is signalled; copy: until pushed rows are
   store,        ///< math: stages and stores the result
   share,        ///< math: waits until a shared result is signalled
   wait_terms,   ///< load: waits for peers' terms
   add_terms,    ///< math: waits for terms in the ring, and adds them
-  admission,    ///< math: waits for peers' headers
+  admission,    ///< math, admit: waits for peers' headers
   wait_rows,    ///< load: waits for rows
   operands,     ///< math: waits for the first operands of a tile
   turn,         ///< math: waits for the other group
   finish,       ///< math: waits until the last stores have read shared memory
   wait_shared,  ///< copy, load: waits for tiles that peers share
   copy,         ///< copy
-  before,       ///< load, copy: waits for the previous kernel
+  before,       ///< load, copy, math: waits for the previous kernel
   load,         ///< load
   headers,      ///< admit
 };

@@ -58,7 +58,7 @@ constexpr std::optional<LibraryTypes> find_library_types(DType t) {
 inline LibraryTypes library_types(DType t) {
   if (const auto found = find_library_types(t)) return *found;
   throw Error(ErrorKind::usage, "cuda: dtype: got " + std::string(name_of(t)) +
-                                    ", which cuBLAS and tensor maps do not have");
+                                    ", which cuBLAS and tensor maps do not support");
 }
 
 static_assert(

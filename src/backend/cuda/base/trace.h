@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 
 /// Events of one launch, by CTA; each CTA's events are in the order in which it wrote them.
 struct TracedLaunch {
-  std::string kernel;  ///< "product", "push", "collect"
+  std::string kernel;  ///< "product" or "push"
   std::vector<std::vector<TraceEvent>> ctas;
 };
 

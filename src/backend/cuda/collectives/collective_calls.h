@@ -20,8 +20,8 @@ struct CollectiveTensors {
   const std::int32_t* wrong = nullptr;
 };
 
-/// Sets t.inputs and t.reachable to what `in` and `out` return, if a direct form of the call uses
-/// them. Returns whether there is such a form and peers can reach all tensors that it uses.
+/// If the call has a direct form: sets t.inputs = in() and t.reachable = out() where the form uses
+/// them, and returns whether peers can reach all that it uses. Without a direct form: false.
 template <class In, class Out>
 bool reach_peers(const plan::CollectiveCall& call, CollectiveTensors& t, const In& in,
                  const Out& out) {

@@ -29,7 +29,7 @@ struct ExchangeParams {
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< hash in our header to each peer
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected from each peer
   ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what this rank keeps
-  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: what stays, or the own sums
+  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: for the kept parcel or own sums
   /// Direct call, by rank. `results`: where our parcel, or our sums, go in that rank's output.
   /// `inputs`: where that rank's input has its terms of our sums.
   std::byte* results[schedule::kMaxGpuRanks];

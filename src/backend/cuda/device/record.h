@@ -30,7 +30,7 @@ struct WaitPlace {
 struct WaitRecord {
   comm::Flag ready = 0;  ///< 1 once all other fields are written (release)
   std::uint32_t op = 0;
-  std::uint32_t call = 0;  ///< the epoch that was waited for; with kDisagrees: a hash
+  std::uint32_t call = 0;  ///< as `want`: the epoch waited for or, with kDisagrees, a hash
   std::uint32_t status = 0;
   WaitPlace place;
   std::uint32_t have = 0;

@@ -11,9 +11,9 @@
 
 namespace tilelace::cuda {
 
-/// Words that the warps of a row's CTAs exchange: the sum of squares and the largest value of each
-/// group of 32 units. A CTA with whole rows alternates between two sets of words, since a late warp
-/// may still read the previous set. The last words, one per CTA, are for a warp without units.
+/// Words that the warps of a row's CTAs exchange: for each group of 32 units the sum of squares and
+/// the largest magnitude. A CTA with whole rows alternates between two sets of words, since a late
+/// warp may still read the previous set. The last words, one per CTA, are for a warp without units.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];

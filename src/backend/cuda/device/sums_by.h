@@ -55,7 +55,7 @@ struct Sums<SumsBy::by_switch> {
                    : "memory");
   }
   /// Adds one to the counter at this offset on each rank. Called by: a warp. Order: release at
-  /// system scope, as signal (device/transfer.h).
+  /// system scope, as signal (device/publish.h).
   static TILELACE_DEVICE void count(const SumsPlace& p, int /*ranks*/, std::size_t offset) {
     if ((threadIdx.x & 31) == 0)
       asm volatile("multimem.red.release.sys.global.add.u32 [%0], %1;" ::"l"(p.multicast + offset),

@@ -23,9 +23,9 @@ enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
   ready,       ///< the kernel before this one has ended
   segment,     ///< load: begins with a tile's operands [tile]
-  wait_rows,   ///< load: begins to wait for flags [number of earlier tiles]
-  rows_here,   ///< load: rows of these flags are here [number of earlier tiles]
-  flag,        ///< load, copy, watch: a flag was seen raised [flag]
+  wait_rows,   ///< load: begins to wait for flags [tile]
+  rows_here,   ///< load: rows of these flags are here [tile]
+  flag,        ///< load, watch: a flag was seen raised [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
   wait_terms,  ///< load: begins to wait for the peers' terms [tile]
   term,        ///< load: a peer's term is here [16 * tile + peer]
@@ -41,9 +41,9 @@ enum class TraceKind : std::uint8_t {
   given,       ///< math: a partial is signalled; copy: a push's rows are
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
-  wait_tile,   ///< copy: begins to wait for a tile [flag]; load: for all tiles
-  tiles_here,  ///< load: all shared tiles have arrived
-  copied,      ///< copy: has copied the tile to its place [flag]
+  wait_tile,   ///< load: begins to wait for all shared tiles
+  tiles_here,  ///< load: all shared tiles have arrived; at once if results are staged
+  copied,      ///< no kernel records this
   exit,        ///< this lane is done
 };
 

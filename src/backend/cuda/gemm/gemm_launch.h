@@ -18,7 +18,7 @@ void require_aligned(const void* p, const char* name);
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Tensor map for the slice that the last of `of_tiles` tokens fill only in part; empty: none.
+/// Tensor map for the last slice of `of_tiles` tokens, if this slice is partial; else an empty map.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
 /// Fills in what only a GEMM by itself needs: the number of its tokens, and their tail_map.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);

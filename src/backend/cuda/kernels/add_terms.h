@@ -52,7 +52,7 @@ struct AddTerms {
   }
 
  private:
-  /// Calls what(i, v) for values of kAtOnce pieces: i counts from piece `first`, v from piece 0.
+  /// For kAtOnce pieces from `first` on: calls what(i, v) for their i-th value, the thread's v-th.
   template <class Do>
   TILELACE_ROLE static void each(int first, const Do& what) {
     TILELACE_UNROLL

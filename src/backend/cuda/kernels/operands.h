@@ -52,8 +52,8 @@ struct MoreWeights {
   int count;  ///< number of weights; 1: only the one in GemmOperands
 };
 
-/// The tile that a CTA computes. `cta` is the CTA's number, and `cta_row` its row, in the cluster
-/// that shares the worker's tile.
+/// The tile that a CTA computes. The CTA has number `cta` and row `cta_row` in its cluster, which
+/// shares the worker's tile.
 struct CtaTile {
   int row, col;
   int cta_row, cta;

@@ -20,7 +20,7 @@ class SectionTokens {
   /// The map to load from: `all` for a whole slice, a tail for a partial one, null beyond the end.
   [[nodiscard]] TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all,
                                                        schedule::GemmCell cell, int first) const {
-    const int tail = max(p_.work.order.tail(cell.section), 0);  // no tail: left() is whole slices
+    const int tail = max(p_.work.order.tail(cell.section), 0);  // no tail: map 0, never used
     return Body::Tail::map(all, p_.tail + tail, left(cell, first));
   }
   [[nodiscard]] TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first) const {

@@ -43,8 +43,8 @@ TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared share
                         static_cast<int>(gridDim.x), collect);
 }
 
-/// The end of a gemm_ar, by the loading warp: all CTAs together wait until every tile of peers has
-/// arrived.
+/// The end of a direct gemm_ar, by the loading warp: all CTAs together wait until every tile of
+/// peers has arrived.
 template <class Params>
 TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
   const schedule::ShareOrder& order = p.work.order;

@@ -23,13 +23,13 @@ struct TokenSlices {
     const int eights = (left + 7) / 8 * 8;
     return left <= 0 ? 0 : eights < slice ? eights : slice;
   }
-  /// Tokens that a tile's CTAs together do not load if only `left` tokens exist.
+  /// How many fewer tokens a tile's CTAs together load if only `left` tokens exist.
   [[nodiscard]] TILELACE_HD constexpr int missing(int left) const {
     int n = 0;
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// Tokens loaded of the one slice that a matrix of `all` tokens loads in part; 0: no such slice.
+  /// Tokens loaded of the partial slice that a matrix of `all` tokens may have; 0: it has none.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

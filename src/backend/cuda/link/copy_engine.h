@@ -20,7 +20,7 @@ struct CopyWaits {
 };
 
 /// The stream of a rank's copies. A call enqueues, in this order:
-///   1. if needed, what sets the epoch word to the call's number (ag_gemm: the call before did)
+///   1. if needed, work that sets the epoch word to the call's number (ag_gemm needs none)
 ///   2. fork(stream)
 ///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
 ///   4. the kernel that waits for rows, on the call's stream: after the sends, so that with few
@@ -80,9 +80,9 @@ struct GatherPlace {
   const CopyWaits* waits = nullptr;  ///< null: schedules whose copies wait are refused
 };
 
-/// Throws a usage error unless copy engines can run this schedule's copy role: transport `store`
-/// has none, the gathered operand is copied by the kernel after the GEMM, and schedules that relay
-/// peers' rows (pull, or a route other than mesh) need `may_wait`.
+/// Throws a usage error if copy engines cannot run this schedule's copy role: workers send (store),
+/// or the role delivers the gathered operand (a later kernel must), or its copies wait for flags
+/// (pull, or a route other than mesh) while `may_wait` is false.
 void require_copies(const schedule::AgGemm& s, bool may_wait);
 
 /// Verbs of run_copy for schedules that require_copies accepts.

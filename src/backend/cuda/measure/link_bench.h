@@ -60,7 +60,7 @@ class LinkBench {
   Rank& rank_;
   WaitControl control_;
   std::shared_ptr<comm::DeviceMemory> memory_;
-  std::byte* own_ = nullptr;  // the barrier's epoch, the count of wrong words
+  std::byte* own_ = nullptr;  // the barrier's epoch, then counts of wrong words
   Links links_;
   Meeting meeting_;
   cudaEvent_t begin_ = nullptr;

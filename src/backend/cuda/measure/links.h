@@ -51,7 +51,7 @@ cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint
 /// Writes this rank's pattern into the source.
 cudaError_t enqueue_source(const Links& l, cudaStream_t stream);
 constexpr int kCompareBlocks = 264;
-/// Adds to `wrong`, kCompareBlocks counts, the number of slot words that differ from the pattern.
+/// Counts slot words that differ from the pattern: adds each block's count to wrong[block].
 cudaError_t enqueue_compare(const Links& l, std::uint32_t* wrong, cudaStream_t stream);
 
 }  // namespace tilelace::cuda::measure

@@ -37,7 +37,7 @@ struct GroupedParams {
   int steps;         ///< steps of k, 64 each
   int weight_rows;   ///< rows per expert in the weight's map
   int bias_columns;  ///< number of biases per expert
-  int bias_step;     ///< elements from one column to the next
+  int bias_step;     ///< elements from one column's bias to the next one's
   int bias_up;       ///< elements from a gate's bias to its up's bias
   GateForm gate;
   Activation activation;

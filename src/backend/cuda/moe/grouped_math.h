@@ -180,7 +180,7 @@ class GroupedMath {
         ptx::store_matrices<true>(to + staged_across(b + j, warp(), lane()), words[j / 2]);
     }
   }
-  /// A thread's results within sixteen rows: four rows in each of two columns, eight apart.
+  /// A thread's results within sixteen rows: four rows in each of two columns that are eight apart.
   template <bool kSimple>
   TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
     const float* const bias =

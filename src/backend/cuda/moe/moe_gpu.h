@@ -80,7 +80,7 @@ struct GroupedGemm {
   int experts = 0;
   DType dtype{};
   Gating gating = Gating::one;
-  Activation activation = Activation::none;  ///< only with `one`; not swiglu
+  Activation activation = Activation::none;  ///< gated: none; else any but swiglu
 };
 using plan::computed_rows;
 using plan::GroupedTiling;

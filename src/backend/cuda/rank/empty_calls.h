@@ -11,8 +11,8 @@ namespace tilelace::cuda {
 
 /// A kernel of one warp: if the number of calls so far, mod 2, is not `parity`, it makes a call
 /// without rows (enters, counts, waits for the headers of all peers). Every peer does the same,
-/// since all make the same calls. Start::early: the next kernel may overlap the previous one, as if
-/// there were no align. May be captured.
+/// since all make the same calls. Start::early: the kernel after the align may overlap the kernel
+/// before it. May be captured.
 [[nodiscard]] cudaError_t enqueue_align(const CallParams&, unsigned parity, Start, cudaStream_t);
 
 /// Makes a whole call without rows: enters, waits for the headers of all peers, counts.

@@ -86,9 +86,9 @@ class RankCalls {
   /// Whether other communicators may run on the same device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// Returns the plan; on a share of the device, fitted to the share's SMs less those that `left`
-  /// other CTAs need. Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a plan
-  /// of another architecture).
+  /// Returns the plan, on a share of the device fitted to the share's SMs, less two for each of
+  /// `left` other CTAs. Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a
+  /// plan of another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// Limits a number of CTAs that wait for peers to this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
@@ -131,7 +131,7 @@ class RankCalls {
   [[nodiscard]] int device() const { return device_; }
   [[nodiscard]] const comm::DeviceMemory& memory() const { return *memory_; }
   [[nodiscard]] const GemmScratch& scratch() const { return workspace_.scratch(); }
-  /// Memory that a call's product may use instead of scratch().partials.
+  /// The memory of scratch().partials, as the workspace of a product by cuBLASLt.
   [[nodiscard]] CublasRoom room() const {
     return {workspace_.scratch().partials, workspace_.partial_bytes()};
   }

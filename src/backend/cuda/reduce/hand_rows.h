@@ -10,8 +10,8 @@ namespace tilelace::cuda {
 
 struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
-  /// Offset of arriving data. Ring: partials [m, n]. Copies: own rows of the partial of rank (rank
-  /// + i) % ranks at (i - 1) * pitch, for i = 1 .. ranks - 1.
+  /// Offset of arriving data. Ring: partial sums [m, n]. Copies: this rank's rows of the partial of
+  /// rank (rank + i) % ranks, at (i - 1) * pitch, for i = 1 .. ranks - 1.
   std::size_t incoming = 0;
   std::size_t pitch = 0;  ///< bytes from one partial to the next (copies)
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/comm/cuda_pairs.h for emulated GPUs. The words of a pair order no other memory. A single word
-// (a header) counts as release and acquire here, although it is relaxed on GPUs.
+// src/comm/cuda_pairs.h for emulated GPUs. Accesses to a pair order no other memory. Accesses to a
+// single word (a header) release and acquire here, although they are relaxed on GPUs.
 #pragma once
 #include <cstdint>
 

@@ -55,7 +55,7 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// Transposes the cell in a walk by shard with tokens across: the order's rows are columns there.
+  /// Transposes `cell` for a walk by shard with tokens across, where cell.row counts tile columns.
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)

@@ -27,7 +27,7 @@ struct KeptPartialsParams : GemmOperands {
   comm::Flag* uses;      ///< own memory: how often each count was used
   SumsPlace results;
   std::size_t results_at;  ///< offset in `results`: of partials or, in a direct call, of out
-  std::byte* delivered;    ///< [m, n]: gets one-shot sums, or the slot's; null: direct call
+  std::byte* delivered;    ///< [m, n]: gets one-shot sums or copies of the slot's; null: direct
   const void* sum_bias;    ///< [n] or null
   const void* residual;    ///< [m, n] or null
   Activation sum_activation;

@@ -71,7 +71,7 @@ class GemmLoad {
     if (s.begin == 0) tokens_.behind(*this, cell, s.tile, at, first_row, first_col);
   }
 
-  // For the op's pieces.
+  // The functions below are for the pieces of an op's policy: Op::Tokens, Op::Columns.
 
   /// Waits for the previous kernel to end. Called once.
   TILELACE_DEVICE void start() {

@@ -66,7 +66,7 @@ class GemmMath {
     }
     const int behind = Op::steps_behind(p_, s);
     if (Tile::pingpong && fits_ring(behind)) {
-      // Otherwise the other group could take an empty stage for a filled one.
+      // Without this wait the other group could take an empty stage for a filled one.
       await_steps(behind);
       hand_over();  // stays: turns order no data, they keep parities apart
     }
@@ -103,7 +103,7 @@ class GemmMath {
     finish_.end();
   }
 
-  // For the op's pieces.
+  // The functions below are for the pieces of an op's policy, such as Op::Finish.
 
   [[nodiscard]] TILELACE_DEVICE auto& accumulators() { return acc_; }
   [[nodiscard]] TILELACE_DEVICE const ClusterPlace<Tile>& place() const { return place_; }
@@ -141,7 +141,7 @@ class GemmMath {
     release(ring_.stage);
     ring_.advance();
   }
-  /// Called once the steps after a tile's k-steps are read. Hands over the turn if not yet done.
+  /// Call it after reading the steps after a tile's k-steps. Hands over the turn if still due.
   TILELACE_DEVICE void end_steps_behind(int steps) {
     // stays: turns order no data, they keep parities apart
     if (Tile::pingpong && !fits_ring(steps)) hand_over();
@@ -180,7 +180,7 @@ class GemmMath {
   }
 
  private:
-  /// Waits until staged results are read, then counts the launch. The kernel's end publishes them.
+  /// Waits until stores have read the staging; the kernel's end publishes them. Counts the launch.
   TILELACE_DEVICE void finish() {
     finish_.last_tile(*this);
     if (thread_ != 0) return;
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// released_cta(): the CTA that this thread tells of free stages, as it loads for us; -1: none.
-  /// Kept in releases_ unless the cluster is a line: computing it would split the loop's MMAs.
+  /// released_cta(): a CTA that loads for this one; this thread tells it of free stages; -1: none.
+  /// Unless the cluster is a line, releases_ keeps it: computing it would split the loop's MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)

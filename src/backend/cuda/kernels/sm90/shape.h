@@ -79,8 +79,8 @@ struct PartialShape {
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA's partial
 
-  /// The lowest token in a warp's part of a piece, counted from the group's first. With tokens
-  /// across, a piece has sixteen consecutive tokens, or a block's last and the next block's first.
+  /// The lowest token of a piece in a warp, counted from the group's first. With tokens across, a
+  /// piece has 16 consecutive tokens, or a block's last 8 and the next block's first 8.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

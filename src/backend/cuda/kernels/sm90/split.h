@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// Where a thread of a warpgroup finds the parts that workers gave in a round. If groups take
-/// turns, a worker gives at most one part per round, by either group, and each round has a flag.
+/// Where a thread of a warpgroup finds the parts that workers gave in a round (schedule/gemm.h). If
+/// groups take turns, at most one group of a worker gives a part in a round; each round has a flag.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;
@@ -46,7 +46,7 @@ class SplitParts {
       comm::raise_abort<comm::CudaAtomics>(scratch_.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
-  /// Counts the launch for this CTA and group, and for those that only larger launches have.
+  /// Counts the launch for this CTA and group, and for CTAs and groups that this launch lacks.
   TILELACE_DEVICE void count() const {
     const comm::Flag now = launch();
     const int ctas = static_cast<int>(gridDim.x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/backend/cuda/device/sums_by.h for emulated GPUs. Their switch is emulated by loads and
-// stores.
+// src/backend/cuda/device/sums_by.h for emulated GPUs. They have no multicast, so both kinds of
+// Sums access each rank's memory.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/device/sums_place.h"
