@@ -144,8 +144,8 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
   }
   m.error = {
       100, 100,
-      fmt::format("not compared with calls measured on this machine; the constants match {} timed "
-                  "products within {:.0f} %",
+      fmt::format("predicted calls were not compared with measured ones; predicted products differ "
+                  "from {} measured ones by at most {:.0f} %",
                   timed.size(), 100 * worst_error(m.compute, timed))};
   m.experts.error_percent = 100, m.experts.text = "not compared with any layer of this machine";
   print_products(m.compute, timed);

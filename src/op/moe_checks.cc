@@ -115,7 +115,8 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(
       !__builtin_mul_overflow(std::max<std::int64_t>(1, l.m * l.top_k), l.hidden * item, &bytes) &&
           bytes <= plan::kMaxExtent,
-      "{}: m: got {} tokens x top_k {}, expected at most 2^40 bytes in all rows", op, l.m, l.top_k);
+      "{}: m: {} tokens x top_k {} are over 2^40 bytes of rows: give fewer tokens", op, l.m,
+      l.top_k);
 }
 
 MoeMap map_of(std::string_view op, const MoeLayer& l, std::int64_t m) {

@@ -22,8 +22,8 @@ class TuneValues {
   /// Element i of a rank's tensor (tensor 0: the input; 1, 2, ...: weights), rounded to the type.
   /// `scale`: a power of two.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i, float scale = 1) const;
-  /// The first `count` elements of a rank's tensor, as bytes of the type. Values repeat: there is
-  /// at most one period.
+  /// The first `count` elements of a rank's tensor, as bytes of the type. Values are periodic: this
+  /// returns one period at most, even if `count` is larger.
   [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count,
                                   float scale = 1) const;
 

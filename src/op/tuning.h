@@ -18,8 +18,8 @@ CommunicatorOptions with_tuning(comm::Group&, CommunicatorOptions);
 void check_tuning_options(const CommunicatorOptions&);
 
 /// Checks that all ranks have the same table, or none. `refusal`: why this rank could not read its
-/// table. Collective. Errors, on every rank: usage (tables differ: names both files; a refusal),
-/// and the group's.
+/// table. Collective. Errors, on every rank: usage (the tables differ, and the text names both
+/// files; or a rank has a refusal), and the group's errors.
 void agree_on_tuning(comm::Group&, const plan::TuningTable*, const std::string& refusal,
                      double timeout_s);
 

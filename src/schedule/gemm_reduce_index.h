@@ -141,8 +141,9 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. Otherwise
-  /// tile(i) orders them: in an all-reduce block by block, and with `straddle`. No kernel does so.
+  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. Otherwise (an
+  /// all-reduce, which goes block by block, or `straddle`) the order is tile(i), which no kernel
+  /// has.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
   /// Whether partials' flags are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {

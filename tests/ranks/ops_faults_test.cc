@@ -59,7 +59,7 @@ TEST(OpsFaults, ATallerTileThanPreparedIsRefusedOnEveryRank) {
   tall.tile_m = 512;
   tall.tile_n = 64;
   const std::string text =
-      "usage: gemm_rs: tile 512x64 was not prepared: pass the plan's options to prepare";
+      "usage: gemm_rs: tile 512x64 was not prepared: call prepare with the plan's options";
   EXPECT_EQ(on_ranks([&](int r) { call(r, tall); }), (Texts{text, text, text}));
   for (const auto& o : out) EXPECT_TRUE(o.untouched());
   EXPECT_EQ(on_ranks([&](int r) { call(r, {}); }), Texts{});
@@ -75,7 +75,7 @@ TEST(OpsFaults, AProductAloneOnATileThatWasNotPreparedIsRefused) {
             }),
             Texts{});
   const std::string text =
-      "usage: gemm_rs: tile 64x256 was not prepared: pass the plan's options to prepare";
+      "usage: gemm_rs: tile 64x256 was not prepared: call prepare with the plan's options";
   EXPECT_EQ(on_ranks([&](int r) {
               auto args = world.ranks[r].good(kAllReduce);
               gemm_only(world.members[r], args.reduce);

@@ -398,7 +398,7 @@ inline const std::vector<BadCall> kBadPlans = {
     AR("plan fused two_level push is not possible: two_level needs local_ranks that "
        "divide 3 ranks",
        o.route = RouteKind::two_level, o.local_ranks = 2),
-    AR("tile 4096x256 was not prepared: pass the plan's options to prepare", o.tile_m = 4096,
+    AR("tile 4096x256 was not prepared: call prepare with the plan's options", o.tile_m = 4096,
        o.chunk_rows = 64),
     AG("path: got the unknown value 3, expected fused, medium or unfused", o.path = Path{3}),
     AR("route: got the unknown value 9, expected mesh, ring or two_level", o.route = RouteKind{9}),
@@ -408,7 +408,7 @@ inline const std::vector<BadCall> kBadPlans = {
     AR("plan fused mesh push is not possible: chunk_rows is 9223372036854775807, must "
        "be at most 1099511627776",
        o.chunk_rows = std::numeric_limits<std::int64_t>::max()),
-    RS("tiles that straddle shards were not prepared: pass the plan's options to prepare",
+    RS("tiles that straddle shards were not prepared: call prepare with the plan's options",
        o.straddle = true),
 };
 

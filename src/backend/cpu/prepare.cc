@@ -193,11 +193,11 @@ void Engine::check_tile(const Problem& problem, const Plan& plan) const {
   const auto op = name_of(problem.op);
   const auto tile = static_cast<std::size_t>(plan.tile_m) * plan.tile_n;
   require(plan.tile_m <= workers_[0].max_rows && tile <= workers_[0].accumulator.size(),
-          "{}: tile {}x{} was not prepared: pass the plan's options to prepare", op, plan.tile_m,
+          "{}: tile {}x{} was not prepared: call prepare with the plan's options", op, plan.tile_m,
           plan.tile_n);
   const Index parked = plan.straddle ? 2 * plan::column_tiles(problem, plan.tile_n) : 0;
   require(parked <= static_cast<Index>(workers_[0].parked.size()),
-          "{}: tiles that straddle shards were not prepared: pass the plan's options to prepare",
+          "{}: tiles that straddle shards were not prepared: call prepare with the plan's options",
           op);
 }
 

@@ -245,7 +245,9 @@ void read_sum(Words& words, Heard& h) {
         !words.take("blocks of # rows", plan.chunk_rows) &&
         !words.set("shards of columns", h.by_columns, true) &&
         !words.take("own tiles # columns behind", h.lag))
-      words.refuse("a word of an older plan of sums (docs/plans.md lists removed ones)");
+      words.refuse(
+          "a word of gemm_rs or gemm_ar that an older version had (docs/plans.md lists removed "
+          "words)");
 }
 
 /// The way that was said, of a kernel that was named.

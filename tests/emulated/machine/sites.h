@@ -3,9 +3,9 @@
 // disabled to test whether it is needed: it still does its work and waits, but passes on no
 // knowledge, so the check (machine/order.h) finds accesses that only this site had ordered.
 // TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 disables a site for the whole run. With
-// TILELACE_EMULATED_SITES=FILE reached sites are disabled in turn. A turn ends when the check finds
-// an unordered access, after 32 kernels, or when the devices are idle and did not reach the site;
-// then accesses are forgotten. FILE says how often each site was reached, disabled and noticed.
+// TILELACE_EMULATED_SITES=FILE, each site that the run reaches is disabled for a turn. A turn ends
+// at an unordered access, after 32 kernels, or when idle devices have not reached the site; then
+// accesses are forgotten. At the end FILE gets counts: site reached, disabled, noticed.
 #pragma once
 
 namespace tilelace::emulated {

@@ -86,7 +86,7 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
   require(
       left == 0 || taken + left <= calls.multiprocessors(),
       "ag_gemm: {} CTAs leave no room for the copies' kernels, which need {} of {} multiprocessors"
-      ": use transport push or store over the mesh",
+      ": use route mesh with transport push or store",
       ctas, left, calls.multiprocessors());
   require(
       left == 0 || plan::fits_beside_copies(tile),
@@ -312,7 +312,7 @@ void AgGemmCalls::run(const OpCall& op, const plan::AgGemmWay& plan) {
   require_call(c, impl.calls);
   const bool exchanged = row_of(plan.transport).needs_nccl();
   require(!exchanged || impl.nccl != nullptr,
-          "ag_gemm: transport nccl was not prepared: pass the plan's options to prepare");
+          "ag_gemm: transport nccl was not prepared: call prepare with the plan's options");
   if (exchanged) require_captured_exchanges(stream);
   if (!c.alone()) require_places(c, impl.calls, stream);
   c.slot = impl.calls.begin_call("ag_gemm", c.problem.op, stream);

@@ -14,7 +14,7 @@ void require_plan(const plan::KeptPartialsWay& plan, const RankCalls& calls, con
           "gemm_ar: plan {}: the tile has no kernel that keeps partials, or the plan splits k",
           plan::describe(plan.gemm));
   require(!plan.by_switch || calls.memory().multicast() != nullptr,
-          "gemm_ar: transport multimem was not prepared: pass the plan's options to prepare");
+          "gemm_ar: transport multimem was not prepared: call prepare with the plan's options");
 }
 
 /// The product alone: what comes behind a sum is not for a partial.

@@ -81,7 +81,7 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// For several weights, one per section; for a single one if the tile has no registers for more.
+/// For several weights, one per section. Of tiles with too few registers for that: OneWeight.
 template <class Body, class Params>
 class SectionWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
