@@ -142,8 +142,7 @@ struct GemmReduce {
   }
 
   /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. Otherwise (an
-  /// all-reduce, which goes block by block, or `straddle`) the order is tile(i), which no kernel
-  /// has.
+  /// all-reduce, which goes block by block, or `straddle`) the order is tile(i): no kernel's.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
   /// Whether partials' flags are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
