@@ -99,7 +99,7 @@ def empty(
     asked = torch.device(device) if device is not None else None
     kind = asked.type if asked is not None else _groups.default_device("empty", pg)
     if kind == "cuda" and torch.cuda.is_current_stream_capturing():
-        raise usage("empty: a graph is being captured: call it before the capture")
+        raise usage("tilelace.empty: cannot allocate during a graph capture: call tilelace.empty before it")
     dtype = dtype or torch.get_default_dtype()
     name = pg.group_name
     _groups.ensure(name, kind, _groups.index_in(asked))

@@ -63,7 +63,7 @@ void take_grouped(const TableFields& row, TuningTable& table) {
   const TunedTiles tuned{grouped_product_of(row, *dtype), tiling_of(row), row.time("us")};
   require(
       std::ranges::find(table.grouped, tuned.product, &TunedTiles::product) == table.grouped.end(),
-      "{}: got a second row for {} of {} rows, {} experts, n {}, k {}, expected one row each",
+      "{}: a second entry for {} with m {}, {} experts, n {}, k {}: keep one of them",
       row.where(), kGroupedOp, tuned.product.rows, tuned.product.experts, tuned.product.n,
       tuned.product.k);
   table.grouped.push_back(tuned);
