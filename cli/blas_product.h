@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM by cuBLASLt and its collective by NCCL, on copies of a row's operands.
+// A GEMM by cuBLASLt and its collective by NCCL, on copies of a table line's operands.
 #pragma once
 #include <array>
 #include <memory>
@@ -17,7 +17,7 @@ namespace tilelace::cli {
 constexpr std::array kBuffers{cuda::NcclBuffer::plain, cuda::NcclBuffer::registered,
                               cuda::NcclBuffer::window};
 
-/// What the baselines of all rows share.
+/// What the baselines of all lines of the table share.
 struct BaselineContext {
   Communicator& member;
   const Workload& work;

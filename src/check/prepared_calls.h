@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of a check, with plans and lists. Runs of the same calls in other orders share them.
+// The calls of a check, with plans and lists. Runs that differ only in actors' order share them.
 #pragma once
 #include <memory>
 #include <vector>

@@ -54,8 +54,8 @@ NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int act
   return {real, WatchNote{&shared, actor}};
 }
 
-/// The same for a collective's verbs by chunks: `run_exchange(s, w, v)`. Not for verbs by lines,
-/// since only these verbs themselves know when a line has arrived.
+/// The same for the verbs of a collective by chunks: `run_exchange(s, w, v)`. Not for a collective
+/// by lines: only the verbs of lines themselves know when a line has arrived.
 template <class S, class Verbs>
 NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
                                                     Verbs& real, SharedMonitor& shared, int actor) {

@@ -55,7 +55,7 @@ FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
   return flag_name(static_cast<const schedule::GemmReduce&>(s), flag);
 }
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
-/// Here a count is represented by one flag for each rank that adds to it (record.cc).
+/// A count is recorded as several flags, one for each rank that adds to the count (record.cc).
 FlagName flag_name(const schedule::TileSums& s, Index flag);
 FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);

@@ -11,14 +11,14 @@ namespace tilelace::check {
 
 /// The i-th configuration of this seed: three calls of one or several ops and shapes. Half of the
 /// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, not a multiple of ranks). Some
-/// calls are collectives, since pushed sums are checked as collectives.
+/// calls are collectives: sums with transport push are checked as collectives.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
 /// A collective of at most `workers` workers.
 CallSpec random_collective(Dice&, int ranks, int workers);
 
-/// The same for collectives: three calls of one or several kinds and sizes, by chunks (up to three
-/// times around the ring) or lines, in place or direct, with uneven and empty parcels.
+/// The same for collectives: four calls of one or several kinds and sizes, by chunks (up to three
+/// times around the ring) or lines, some in place, some direct, with uneven and empty parcels.
 CheckConfig random_exchange(std::uint64_t seed, std::int64_t i);
 
 /// All ways to run a shape: with every possible route, transport and straddling; with all or the

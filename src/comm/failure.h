@@ -7,8 +7,8 @@
 
 namespace tilelace::comm {
 
-/// An error that ends the group, with the rank to blame. Callers of comm get an Error instead
-/// (Group::give_up).
+/// An error that ends the group, with the rank to blame. Group::give_up turns it into a plain Error
+/// before it reaches callers of comm.
 class Failure : public Error {
  public:
   Failure(ErrorKind kind, int about, const std::string& text) : Error(kind, text), about_(about) {}

@@ -84,7 +84,7 @@ TILELACE_HD inline WaitStatus wait_until(const Word* word, Reached reached, cons
   for (std::uint32_t round = 0;; ++round) {
     seen = Atomics::load_acquire(word);
     if (reached(seen)) return WaitStatus::reached;
-    // Not in every round: that would halve how often the word is polled.
+    // Every eighth round only: a check in each would halve how often the word is polled.
     if ((round & 7U) == 7U && Atomics::load_acquire(abort) != 0) return WaitStatus::aborted;
     if ((round & 15U) == 15U && Atomics::now_ns() >= deadline_ns) return WaitStatus::expired;
     Atomics::pause(round);

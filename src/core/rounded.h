@@ -17,7 +17,7 @@ __device__ __forceinline__ float inverse_root(float a) { return __frsqrt_rn(a); 
 TILELACE_HD inline float plus(float a, float b) { return a + b; }
 TILELACE_HD inline float times(float a, float b) { return a * b; }
 TILELACE_HD inline float over(float a, float b) { return a / b; }
-// Correctly rounded: no float's double result is so near to a midpoint that the cast errs.
+// Correctly rounded: the double is never so near to the midpoint of two floats that the cast errs.
 TILELACE_HD inline float inverse_root(float a) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(a)));
 }

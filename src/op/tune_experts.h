@@ -30,7 +30,7 @@ struct FoundTiles {
 };
 
 /// Draws a routing: each of m tokens chooses top_k different experts, all equally likely. Returns
-/// `begins` of this rank's experts, [here + 1]. The same seed gives the same routing.
+/// GroupedGemmArgs::begins for this rank's experts. The same seed gives the same routing.
 std::vector<std::int32_t> uniform_begins(const MoeLayer&, std::int64_t m, std::uint32_t seed);
 
 class ExpertOperands {

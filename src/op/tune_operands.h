@@ -73,7 +73,7 @@ class TuneOperands {
   std::vector<DeviceBuffer> memory_;
   std::vector<Set> sets_;
   std::vector<std::size_t> out_memory_;  ///< indices in memory_ of the results' first copy
-  std::map<int, std::string> made_;      ///< each tensor's first elements, while copies are made
+  std::map<int, std::string> made_;      ///< by tensor: first elements; empty after construction
 };
 
 }  // namespace tilelace::op

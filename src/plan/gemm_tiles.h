@@ -71,9 +71,9 @@ constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
 
-/// Pieces of a peer's term that one step of the ring adds at once: two if the other group
-/// multiplies meanwhile, a step has room for two (up to nine ranks), and there are enough
-/// registers; else one.
+/// How many pieces of each peer's partial are added at once. Two, if the other group multiplies
+/// meanwhile, a stage of the ring has room for two from every peer (up to nine ranks), and there
+/// are enough registers; else one.
 constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }

@@ -152,7 +152,7 @@ TEST(TunedTiles, ADamagedRowIsAnErrorThatNamesIt) {
       {"no kernels", [](json& r) { r.erase("kernels"); }, "kernels is missing"},
       {"no us", [](json& r) { r.erase("us"); }, "us is missing"},
       {"us 0", [](json& r) { r["us"] = 0; }, "us: got 0"},
-      {"another's row", [](json& r) { r["m"] = up(16).rows; }, "got a second row"}};
+      {"another's row", [](json& r) { r["m"] = up(16).rows; }, "a second entry for"}};
   for (const RowDamage& damage : all) {
     json table = tiles_table();
     damage.done(table["rows"][0]);

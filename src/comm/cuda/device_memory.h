@@ -21,8 +21,8 @@ struct SetupFacts {
 
 /// GPU memory of equal size on every rank. peer(r) = base + r * stride is valid in kernels and in
 /// host calls (memcpy, stream writes, tensor maps). Destruction is local and waits for no peer;
-/// this rank's work on the memory must have ended before. The memory of a peer, alive or dead,
-/// stays valid here until this rank destroys this object, and vice versa.
+/// this rank's work on the memory must have ended before. All ranks' memory stays valid here until
+/// this rank destroys this object, even if a peer has destroyed its own or has died.
 class DeviceMemory {
  public:
   DeviceMemory(const DeviceMemory&) = delete;

@@ -20,7 +20,7 @@ struct Hardware {
   double power_memory_gbps;   ///< at the power limit, if only reads of memory drew power
   double fixed_us;            ///< launch, first loads and last stores of a GEMM
   double worker_flag_us;      ///< time of a flag from one SM to another
-  double tile_us;             ///< end of a 128 x 256 tile if no other group multiplies meanwhile
+  double tile_us;             ///< epilogue of a 128 x 256 tile if no other group multiplies then
   // Among devices.
   double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
   double push_gbps;   ///< a copy engine writes to a peer

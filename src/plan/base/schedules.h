@@ -46,7 +46,7 @@ decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
 struct SlotLayout {
   std::int64_t num_flags = 0;
   std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k
-  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< m, incoming_rows() rows of n
+  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< m rows, then incoming_rows()
   std::int64_t result = 0, result_row_bytes = 0;                   ///< gemm_ar: m rows of n
   std::int64_t data_bytes = 0;
   std::string formula;

@@ -28,7 +28,7 @@ struct CollectiveCall {
   Reduction reduction{};
   Item item{};
   int rank = 0, ranks = 1;
-  std::vector<Parcel> sends;  ///< for each rank: its part of `in`; all_reduce: all of it
+  std::vector<Parcel> sends;  ///< for each rank: the part of `in` sent to it; all_reduce: all
   std::vector<Parcel> takes;  ///< from each rank: its part of `out`; sums: this rank's result
   std::vector<Index> counts;  ///< elements of each rank; all_reduce: one entry; all_to_all with
                               ///< lists: empty, since each rank knows only its own
@@ -47,7 +47,7 @@ CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int
 /// A slot has flags, places for chunks and, apart from them, places for lines (kLineBytes).
 constexpr Index kStagedBytes = Index{32} << 20U;  ///< for chunks, between two ranks
 constexpr Index kMostStagedBytes = Index{96} << 20U;
-/// Bytes of the places for chunks. Among up to four ranks, full chunks of all workers fit.
+/// Bytes for chunks. Up to four ranks, full chunks of all workers fit (two ranks: in one shot).
 constexpr Index staged_bytes(int ranks) {
   constexpr Index kMore = Index{24} << 20U;
   return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);
@@ -55,7 +55,7 @@ constexpr Index staged_bytes(int ranks) {
 constexpr Index kLineBytes = Index{8} << 20U;
 /// Bytes of a unit sent as lines, half of them the call's number (backend/cuda/device/lines.h).
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
-/// Units of a warp's group, two lines each. All first lines lie before all second lines.
+/// Units of a group, two lines each: in memory, the units' first lines precede their second lines.
 constexpr Index kLineGroup = 32;
 /// Workers per CTA of a call by chunks: one per warp. (In a call by lines a CTA is one worker.)
 constexpr Index kChunkWorkers = 8;
@@ -68,13 +68,13 @@ constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
 constexpr Index kMostChunk = 2048;  ///< units
-/// Bytes of the words that are the flags of chunks: one kind for parcels, one for shared sums.
+/// Bytes of the flags of chunks, a word each: a set for chunks of parcels, a set for shared sums.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
   return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
 }
-/// The most units of a chunk: kFullChunk (four loads per lane of a warp). In calls of fewer than
-/// kFewRounds rounds kShortChunk (three loads), so that fewer workers idle in the last round.
+/// The most units of a chunk on GPUs: kFullChunk (four loads per lane of a warp). In staged calls
+/// of under kFewRounds rounds: kShortChunk (three), so that fewer workers idle in the last round.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
 /// All choices of a call; equal on every rank.
@@ -99,7 +99,7 @@ struct CollectiveMachine {
   bool gpu = true;  ///< a plan's workers: CTAs (lines) or warps (chunks); false: threads
 };
 
-/// Whether a call can be sent as lines: only on GPU ranks, and if a slot has room for all lines.
+/// Whether a call can be sent as lines: only on GPUs, if `counts` has entries and all lines fit.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
 /// The tensors that peers must be able to reach in a direct call.
@@ -122,7 +122,7 @@ template <int kMost>
 struct PlacedExchange {
   schedule::ExchangeOf<kMost> schedule;
   Parcel sends[kMost]{};  ///< part of `in` for each rank
-  Parcel takes[kMost]{};  ///< part of `out` from each rank; own entry: kept data, or own sums
+  Parcel takes[kMost]{};  ///< part of `out` for each rank's data; own: for kept data or own sums
 };
 
 template <int kMost>

@@ -40,8 +40,8 @@ Index part_places(const NormCall&, const CollectivePlan&);
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
 /// The most threads of a CTA, for lines and for chunks.
 constexpr Index kNormThreads = 512;
-/// CTAs per SM in calls by chunks between two ranks whose threads have at most kNormUnitsOfTwo
-/// units of a row each. Other calls have one CTA per SM.
+/// CTAs per SM in calls by chunks between two ranks if no thread has more than kNormUnitsOfTwo
+/// units of a row. Other calls, and calls on a shared device, have one CTA per SM.
 constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 
 /// The schedule of one piece. A row counts as row_parts() * part_places() units, with its padding.

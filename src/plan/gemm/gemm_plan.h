@@ -49,7 +49,7 @@ struct GemmPlan {
   int rounds = 1;       ///< rounds in which shared tiles are walked: 1 or 2
   int group = 1;
   bool along_cols = false;
-  int wide = 1 << 20;  ///< blocks inside a group (schedule/gemm.h)
+  int wide = 1 << 20;  ///< `wide` x `deep` tiles are walked together (schedule/gemm.h)
   int deep = 1;
   bool by_neighbours = false;  ///< consecutive workers are in one GPC and share operands
   bool early_weights = true;   ///< weights load before the previous kernel ends (PDL)
@@ -80,7 +80,7 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The plan's schedule, with shared tiles in one round (only gemm_ar has two). m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// The walk with tokens as rows, even if the tile has tokens across. For shards with own tiles.
+/// For shards with own tiles: the walk, with rows and cols swapped if the tile has tokens across.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
 /// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,

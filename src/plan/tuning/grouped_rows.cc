@@ -63,9 +63,8 @@ void take_grouped(const TableFields& row, TuningTable& table) {
   const TunedTiles tuned{grouped_product_of(row, *dtype), tiling_of(row), row.time("us")};
   require(
       std::ranges::find(table.grouped, tuned.product, &TunedTiles::product) == table.grouped.end(),
-      "{}: a second entry for {} with m {}, {} experts, n {}, k {}: keep one of them",
-      row.where(), kGroupedOp, tuned.product.rows, tuned.product.experts, tuned.product.n,
-      tuned.product.k);
+      "{}: a second entry for {} with m {}, {} experts, n {}, k {}: keep one of them", row.where(),
+      kGroupedOp, tuned.product.rows, tuned.product.experts, tuned.product.n, tuned.product.k);
   table.grouped.push_back(tuned);
 }
 

@@ -31,7 +31,7 @@ class TuningDraft {
   [[nodiscard]] const std::string& note() const { return note_; }
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] bool has(const Problem&) const;
-  /// Whether there is a row for the product that was timed with this build's kernels.
+  /// Whether the product has a row that was timed with this build's kernels.
   [[nodiscard]] bool has(const GroupedProduct&) const;
   /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, const TunedTimes&);

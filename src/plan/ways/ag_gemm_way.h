@@ -25,9 +25,9 @@ struct AgGemmWay {
   /// By shard: how many shards are walked one after the other, the own one first. The other shards
   /// are walked together, so that the weight is read only once for all of them.
   int apart = 1;
-  /// By shard: after joins[i] tiles the i-th peer's shard to arrive (i from 0) joins the walk over
-  /// the earlier shards; the columns that it missed come last. Empty: see `apart`. Only for the
-  /// first GEMM of a call: later GEMMs find all rows here.
+  /// By shard: after joins[i] tiles, shard i joins the walk over the own and the earlier shards;
+  /// the columns that shard i missed come last. i: a peer's place in order of arrival, from 0.
+  /// Empty: see `apart`. Only for a call's first GEMM: later GEMMs find all rows here.
   std::vector<int> joins{};
   double predicted_us = 0;
   /// `unfused`: GEMMs begin when all rows have arrived. `medium`: one GEMM per shard, each of which

@@ -26,8 +26,8 @@ struct Gathering {
   }
 };
 
-/// Time from the start of the transfers until the first `chunks` chunks (0: all) of the `peer`-th
-/// arriving shard (1: the first) have arrived, if nothing else runs.
+/// Time from the start of the transfers until a shard's first `chunks` chunks (0: all) are here, if
+/// nothing else runs. `peer`: the shard's place in order of arrival, from 1.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);
 
 /// Time of a call whose GEMMs alone take `products_us`. Shards are walked in order of arrival, the

@@ -31,8 +31,8 @@ void require_gemm_ar(const Problem&);
 /// the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
 std::vector<GemmArWay> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
-/// If all tiles end at the same time: how long to hold back the partials of the second half of
-/// every owner's columns; else 0. Links then carry the first half's partials first, and the first
+/// How long to hold back some partials if all tiles end at the same time; else 0. Held back are the
+/// second half of each owner's columns: the first half's partials then travel first, and the first
 /// half's results travel while the second half's partials arrive and are added.
 double gemm_ar_hold_us(const Problem&, const GemmArWay&);
 

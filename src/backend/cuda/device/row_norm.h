@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 
 /// Words that the warps of a row's CTAs exchange: for each group of 32 units the sum of squares and
 /// the largest magnitude. A CTA with whole rows alternates between two sets of words, since a late
-/// warp may still read the previous set. The last words, one per CTA, are for a warp without units.
+/// warp may still read the previous set. Each CTA's last word is for its warps without units.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Gives all CTAs of the row this warp's word for its k-th units; if parts > 1, by barrier `of`.
+  /// Gives all CTAs of the row this warp's word for its k-th units; if parts > 1, at barriers[of].
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -245,7 +245,7 @@ class RowNorm {
   NormShared& shared_;
   uint4* h_;
   int threads_;
-  int first_;  ///< index in the row of this CTA's first unit
+  int first_;  ///< this CTA's first unit, as an index in the row
   int turn_ = 0;
   float given_ = 1;  ///< factor of quantised values
 };
@@ -257,7 +257,7 @@ TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::Exchan
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// A number of units per thread as a constant. with_units calls f with the params' number.
+/// A number of units per thread as a constant. with_units calls f with the one that p needs.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;

@@ -9,7 +9,7 @@ namespace tilelace::cuda {
 constexpr int kPushThreads = 64;
 constexpr int kPushBarrier = 8;
 
-/// Verbs of PushOrder, by two warps of every CTA.
+/// The verbs that PushOrder::run calls, as two warps of every CTA carry them out.
 template <class Params>
 struct PushVerbs {
   const Params& p;

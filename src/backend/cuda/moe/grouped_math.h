@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroups of the grouped product that multiply. A tile has rows of the weight down, 128 per
-// group, and rows of x across. Groups take turns (one multiplies, one stores) or halve one tile.
+// The warpgroups of the grouped product that multiply. A tile's rows are rows of the weight, 128 a
+// group; its columns are rows of x. Groups take turns (multiplying, storing) or halve a tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -135,9 +135,9 @@ class GroupedMath {
   /// What a thread knows about the tile that it stores.
   struct Place {
     const Slot& slot;
-    int rows, width;     ///< as in the slot
+    int rows, width;     ///< copies of the slot's
     int column;          ///< of the thread's 16 bytes in block 0
-    std::int64_t first;  ///< index in the result of the thread's first element
+    std::int64_t first;  ///< the thread's first element, as an index in the result
   };
 
   /// `kSimple`: neither bias nor activation.
@@ -160,8 +160,8 @@ class GroupedMath {
       }
   }
 
-  /// Rounds 64 rows of 64 columns and writes them to shared memory, even rows that were not
-  /// computed: nobody reads those.
+  /// Rounds 64 rows of 64 columns and writes them to shared memory. Rows that were not computed
+  /// are among them, and nobody reads those.
   template <bool kSimple>
   TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
     constexpr int kBatch = 4;  // groups of eight rows: as many as registers allow

@@ -195,9 +195,10 @@ void RankCalls::require_room(std::string_view op, const SlotNeeds& needs) const 
   require(needs.counts <= counts,
           "{}: the call needs {} counts, but {} are prepared: call prepare with a larger m", op,
           needs.counts, counts);
-  require(needs.lines <= lines_bytes_,
-          "{}: the call needs {} bytes of staging, but {} are prepared: call prepare with a larger m",
-          op, needs.lines, lines_bytes_);
+  require(
+      needs.lines <= lines_bytes_,
+      "{}: the call needs {} bytes of staging, but {} are prepared: call prepare with a larger m",
+      op, needs.lines, lines_bytes_);
 }
 
 }  // namespace tilelace::cuda

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adds a residual to accumulators directly from global memory, not through shared memory. In each
-// block of 64 rows and every eight columns, a thread has two adjacent values in each of two rows
-// that are eight apart. `row` and `col` are those of the thread's first value.
+// block of 64 rows x 8 columns, a thread has two adjacent values in each of two rows that are eight
+// apart. `row` and `col` are those of the thread's first value.
 #pragma once
 #include <cstdint>
 
