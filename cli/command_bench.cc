@@ -84,7 +84,7 @@ void set_jobs(BenchOptions& o, Workload& work) {
           o.n.size());
   require(
       parse_device(o.session.backend) == Device::cuda && o.session.plans.empty(),
-      "{}: only for GPU ranks and the planner's choice: add --backend cuda and leave out --plan",
+      "{}: only for GPU ranks, with the planner's plan: add --backend cuda and leave out --plan",
       o.model.ops);
   work.jobs.push_back(plain_mlp(o.model.ops, o.n[0], o.k, o.session.ranks));
 }

@@ -115,7 +115,8 @@ void check_size(const CheckCommand& o) {
     const double bands = static_cast<double>(s.m) / s.tile_m + o.ranks;
     const double tiles = bands * static_cast<double>(s.cols) * o.ranks;
     require(tiles <= kMostTiles,
-            "check: {:.3g} tiles over all ranks are too many: take sizes with at most {:.3g}",
+            "check: {:.3g} tiles over all ranks are too many: take a smaller --m, --n or --tp (at "
+            "most {:.3g} tiles)",
             tiles, kMostTiles);
   }
 }

@@ -70,16 +70,17 @@ sim::Choices choices_of(const std::string& plan) {
     raise(ErrorKind::usage, "--plan {}: {}", key, why);
   };
   if (o.path != plain.path)
-    refuse("path", "simulate always shows fused, medium and unfused: leave it out");
+    refuse("path", "simulate always shows fused, medium and unfused: leave out path");
   if (o.partials)
-    refuse("partials", "simulate plays only partials of the operands' type: leave it out");
-  if (o.straddle) refuse("straddle", "simulate cannot play it: leave it out");
+    refuse("partials", "simulate has only partial sums of the operands' type: leave out partials");
+  if (o.straddle)
+    refuse("straddle", "simulate does not model tiles that straddle shards: leave out straddle");
   if (o.local_ranks)
-    refuse("local_ranks", "simulate takes the ranks of a node from --tp: leave it out");
+    refuse("local_ranks", "simulate takes the ranks of a node from --tp: leave out local_ranks");
   if (o.tile_m.has_value() != o.tile_n.has_value())
-    refuse("tile_m, tile_n", "simulate needs both or none");
+    refuse("tile_m, tile_n", "simulate needs both of them or none");
   if (o.transport && tilelace::row_of(*o.transport).gpus)
-    refuse("transport", "simulate plays only push, pull and store");
+    refuse("transport", "simulate supports only push, pull and store");
   sim::Choices c{o.route, o.transport, o.chunk_rows, o.blocks, {}};
   if (o.tile_m) c.tile = sim::Tile{*o.tile_m, *o.tile_n};
   return c;

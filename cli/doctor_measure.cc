@@ -171,7 +171,7 @@ void measure_machine(const MeasureRequest& request) {
                                       ? sim::MachineModel()
                                       : read_machine(request.compare, nullptr, "--compare");
   const sim::MachineModel known =
-      gpus ? read_machine("h200x4", nullptr, "--measure: for what is not measured")
+      gpus ? read_machine("h200x4", nullptr, "--measure: machine file for what is not measured")
            : sim::MachineModel();
   require_writable("--measure", request.path);
   if (!gpus && request.backend.empty())

@@ -147,7 +147,8 @@ MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known) {
       fmt::format("predicted calls were not compared with measured ones; predicted products differ "
                   "from {} measured ones by at most {:.0f} %",
                   timed.size(), 100 * worst_error(m.compute, timed))};
-  m.experts.error_percent = 100, m.experts.text = "not compared with any layer of this machine";
+  m.experts.error_percent = 100;
+  m.experts.text = "predicted layers were not compared with measured ones";
   print_products(m.compute, timed);
   print_links(r);
   fmt::print("\n");

@@ -39,7 +39,9 @@ std::optional<Plan> GpuRank::fastest(const Job& job, std::int64_t m,
     predicted_us.push_back(all[i].predicted_us);
     calls.emplace_back([&call, &plan = all[i].plan](int turn) { call(turn, plan); });
   }
-  require(!there.empty(), "{}: this build has no kernel for any of these plans", name_of(job));
+  require(!there.empty(),
+          "{}: this build has no kernel for the plans to time: build without TILELACE_TILES",
+          name_of(job));
   const plan::Halving found = times.fastest(calls, predicted_us);
   for (const CallTime& c : found.times) took.push_back({there[c.index], c.us});
   if (work.tunes && !work.force) {

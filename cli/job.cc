@@ -90,7 +90,7 @@ void check_ops(const Workload& work) {
 void require_architecture(const Plan& plan, const Machine& machine) {
   if (plan.kernel == nullptr) return;
   const int got = plan::gemm_of(plan.kernel->way).architecture;
-  require(got == machine.architecture, "--plan: got a tile of {}, expected one of {}",
+  require(got == machine.architecture, "--plan: got a tile for {}, expected a tile for {}",
           name_of_architecture(got), name_of_architecture(machine.architecture));
 }
 

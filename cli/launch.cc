@@ -162,7 +162,7 @@ class Launched {
 
   [[noreturn]] static void refuse(ErrorKind kind, const std::string& what) {
     raise(kind, "launch: cannot start {}: {}",
-          kind == ErrorKind::usage ? what : fmt::format("one more rank, {}", what),
+          kind == ErrorKind::usage ? what : fmt::format("one more rank ({})", what),
           std::strerror(errno));
   }
 

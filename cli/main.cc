@@ -73,7 +73,7 @@ int run(int argc, char** argv) {
     fmt::print(stderr, "tilelace: ended by signal {}\n", e.signal);
     return 128 + e.signal;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "tilelace: out of memory for these sizes\n");
+    fmt::print(stderr, "tilelace: out of memory for these sizes: take smaller ones\n");
     return kSystem;
   } catch (const std::exception& e) {
     fmt::print(stderr, "tilelace: {}\n", e.what());

@@ -64,7 +64,7 @@ std::string maybe(const std::optional<std::string>& word) {
       raise(ErrorKind::usage, "{}: {} is now {}", of, name, gone.now);
   const auto guess = nearest(name, names_of_options(command));
   raise(ErrorKind::usage, "{}: there is no option {}{}", of, name,
-        guess ? maybe(guess) : fmt::format(". `tilelace {} --help` lists them", of));
+        guess ? maybe(guess) : fmt::format(". `tilelace {} --help` lists the options", of));
 }
 
 /// Looks at the words that begin with --, but for values and, of launch, what is the program's.
@@ -129,7 +129,7 @@ void add_wide_option(CLI::App& command) {
 
 std::vector<std::string> known_arguments(const CLI::App& app, std::vector<std::string> arguments) {
   require(!arguments.empty(),
-          "a command is missing. `tilelace --help` says what each does\nCommands: {}",
+          "a command is missing. `tilelace --help` says what each command does\nCommands: {}",
           fmt::join(names_of_commands(app), ", "));
   if (arguments[0] == "help") {
     arguments.erase(arguments.begin());
@@ -137,7 +137,7 @@ std::vector<std::string> known_arguments(const CLI::App& app, std::vector<std::s
   }
   if (arguments[0].starts_with('-')) {
     require(app.get_option_no_throw(arguments[0]) != nullptr,
-            "there is no option {} in front of a command. `tilelace --help` lists them",
+            "there is no option {} in front of a command. `tilelace --help` lists the options",
             arguments[0]);
     return arguments;
   }

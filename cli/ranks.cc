@@ -69,7 +69,7 @@ int severity(ErrorKind kind) {
 void run_thread(const RankWork& work, Communicator member, int rank, Inbox& inbox) {
   const auto failure = guarded(work, member, [&](const std::string& text) {
     if (!inbox.put({rank, MessageKind::data, text}))
-      raise(ErrorKind::peer, "rank {}: the process that started it no longer listens", rank);
+      raise(ErrorKind::peer, "rank {}: the run has already ended because of another error", rank);
   });
   // The others would wait for this rank up to their bound.
   if (failure) member.abort();
@@ -110,7 +110,7 @@ std::optional<Error> guarded(const RankWork& work, Communicator& member, const S
   } catch (const Error& e) {
     return e;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::system, "out of memory for these sizes");
+    return Error(ErrorKind::system, "out of memory for these sizes: take smaller ones");
   } catch (const std::exception& e) {
     return Error(ErrorKind::system, e.what());
   }

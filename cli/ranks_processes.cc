@@ -104,9 +104,8 @@ class Family {
       if (cause_.any() && failed_at == 0) failed_at = now;
       if (failed_at > 0 && now - failed_at > kGraceSeconds) break;
       if (now - heard > stall_seconds(options_)) {
-        cause_.add({ErrorKind::timeout,
-                    fmt::format("ranks: got no sign of life for {:.0f} s, expected progress",
-                                stall_seconds(options_))});
+        cause_.add({ErrorKind::timeout, fmt::format("ranks: no rank has made progress for {:.0f} s",
+                                                    stall_seconds(options_))});
         break;
       }
       listener.on_idle();
@@ -184,7 +183,8 @@ class Family {
             : fmt::format("exit status {}", WEXITSTATUS(status));
     // The cause of all else that the others report.
     return {ErrorKind::system,
-            fmt::format("ranks: rank {}: got {} without a result, expected a result", rank, how)};
+            fmt::format("ranks: the process of rank {} ended with {} before it gave a result", rank,
+                        how)};
   }
 
   /// A stopped child cannot say so.
@@ -201,16 +201,16 @@ class Family {
       } else {
         c.pid = -1;
         if (c.fd >= 0 && WIFSIGNALED(status)) {
-          cause_.add(
-              {ErrorKind::system,
-               fmt::format("ranks: rank {}: got signal {} ({}), which ended it, expected a result",
-                           r, WTERMSIG(status), sigabbrev_np(WTERMSIG(status)))});
+          cause_.add({ErrorKind::system,
+                      fmt::format("ranks: the process of rank {} ended with signal {} ({}) "
+                                  "before it gave a result",
+                                  r, WTERMSIG(status), sigabbrev_np(WTERMSIG(status)))});
         }
       }
       if (c.stopped_since > 0 && seconds_now() - c.stopped_since > options_.group.timeout_s) {
-        cause_.add(
-            {ErrorKind::timeout,
-             fmt::format("ranks: rank {}: got a stopped process, expected a running one", r)});
+        cause_.add({ErrorKind::timeout,
+                    fmt::format(
+                        "ranks: the process of rank {} was stopped for longer than --timeout", r)});
       }
     }
   }

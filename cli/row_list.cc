@@ -33,7 +33,7 @@ struct Line {
 };
 
 Line line_of(const std::string& where, const std::vector<std::string>& words, int ranks) {
-  require(words.size() >= 4 && words.size() <= 6, "{}: got {} words, expected {}", where,
+  require(words.size() >= 4 && words.size() <= 6, "{}: got {} words, expected 4 to 6: {}", where,
           words.size(), kForm);
   const auto ops = parse_ops(words[0]);
   require(ops.size() == 1, "{}: got {} ops, expected one per row", where, ops.size());

@@ -140,13 +140,15 @@ void Verifier::check_integers(const CallTensors& t, RankPart& part) const {
         const float got =
             load_element(out.data, out.dtype, (row - t.out_rows().begin) * out.stride + c);
         if (got == static_cast<float>(sum)) continue;
-        return fail(part.exact, part,
-                    fmt::format("integers: output {} row {} column {}: got {}, expected {}", i, row,
-                                cols.begin + c, got, sum));
+        return fail(
+            part.exact, part,
+            fmt::format("inputs of small integers: output {} row {} column {}: got {}, expected {}",
+                        i, row, cols.begin + c, got, sum));
       }
     }
   }
-  if (!t.intact()) fail(part.exact, part, "integers: the call wrote outside its results");
+  if (!t.intact())
+    fail(part.exact, part, "inputs of small integers: the call wrote outside its output tensors");
   tick_();
 }
 
@@ -278,7 +280,7 @@ void Verifier::check_fp64(const CallTensors& t, const std::vector<Plan>& ways,
   Results got(ways.size());
   for (std::size_t w = 0; w < ways.size(); ++w) {
     run(w);
-    if (!t.intact()) fail(part.pass, part, "the call wrote outside its results");
+    if (!t.intact()) fail(part.pass, part, "the call wrote outside its output tensors");
     for (std::size_t i = 0; i < t.outputs_of(false); ++i)
       got[w].push_back(copy_rows(t.outputs()[i].view(), s.rows, t.out_rows().begin));
   }

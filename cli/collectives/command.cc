@@ -34,13 +34,13 @@ CollectiveWork work_of(const std::string& ops, const std::string& baselines,
   work.device = parse_device(session.backend);
   if (!session.dtype.empty()) work.dtype = parse_dtype(session.dtype);
   item_of(work.dtype);
-  require(session.plans.size() <= 1, "--plan: got {} of them, expected one for collectives",
+  require(session.plans.size() <= 1, "--plan: got {} plans, expected one for collectives",
           session.plans.size());
   if (!session.plans.empty()) work.options = parse_collective_options(session.plans[0]);
   work.in_place = request.in_place;
   work.symmetric = request.symmetric;
   require(!work.in_place || std::ranges::count(work.ops, Collective::all_to_all) == 0,
-          "--in-place: all_to_all cannot run in place");
+          "--in-place: all_to_all cannot run in place: time it without --in-place");
   work.check = !session.no_check;
   work.iterations = session.iterations;
   work.warmup = session.warmup;

@@ -43,8 +43,8 @@ CollectiveShape shape_of(Collective op, std::int64_t bytes, DType dtype, int ran
   const std::int64_t parts = whole ? 1 : ranks;
   std::int64_t part = bytes / parts;
   part -= part % (whole || part < kPartBytes ? item : kPartBytes);
-  require(part > 0, "--size: got {} bytes, expected at least one {} for each of {} ranks", bytes,
-          name_of(dtype), ranks);
+  require(part > 0, "--size: got {} bytes, expected at least one {} element for each of {} ranks",
+          bytes, name_of(dtype), ranks);
   CollectiveShape s{op, part / item, 0, 0, 0, 0, part * parts};
   const std::int64_t all = s.count * parts;
   s.in = s.out = all;
@@ -98,8 +98,8 @@ std::int64_t parse_bytes(std::string_view what, std::string_view text) {
   const std::size_t unit = text.empty() ? std::string_view::npos : kByteUnits.find(text.back());
   if (unit == std::string_view::npos) {
     const bool digits = text.find_first_not_of("0123456789") == std::string_view::npos;
-    require(digits && !text.empty(), "{}: got \"{}\", expected bytes, as 4096, 8K, 1M or 2G", what,
-            text);
+    require(digits && !text.empty(), "{}: got \"{}\", expected bytes, such as 4096, 8K, 1M or 2G",
+            what, text);
     return parse_number(what, text, 1, kMostBytes);
   }
   const std::size_t shift = 10 * (unit + 1);
@@ -152,7 +152,8 @@ const char* collective_plan_help() {
 
 Item item_of(DType dtype) {
   const auto* const row = std::ranges::find(kItems, name_of(dtype), &ItemRow::name);
-  require(row != kItems.end(), "--dtype: got {}, which collectives do not have", name_of(dtype));
+  require(row != kItems.end(), "--dtype: collectives do not support {}: give another type",
+          name_of(dtype));
   return row->item;
 }
 

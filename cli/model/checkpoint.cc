@@ -52,7 +52,7 @@ void Checkpoint::open_index() {
   const auto index = parse_object("safetensors", path_, read_text("safetensors", path_, kMaxIndex));
   const auto map = index.find("weight_map");
   require(map != index.end() && map->is_object(),
-          "safetensors: {}: weight_map, got {}, expected an object of tensor -> file",
+          "safetensors: {}: weight_map, got {}, expected an object from tensor names to file names",
           path_.string(), shown(map == index.end() ? nullptr : &*map));
   std::map<std::string, std::size_t> opened;
   for (const auto& [tensor, file] : map->items()) {

@@ -102,7 +102,7 @@ void read_sizes(ModelConfig& c, const Fields& fields, const Family& family) {
     c.head_dim = c.hidden / c.heads;
   }
   if (std::int64_t{c.heads} * c.head_dim > kMaxSize)
-    fields.fail("head_dim", fmt::format("at most {} for head_dim x {} heads", kMaxSize, c.heads));
+    fields.fail("head_dim", fmt::format("at most {} with {} heads", kMaxSize / c.heads, c.heads));
   const bool may_be_absent = family.name == "gpt2";
   c.ffn =
       may_be_absent && fields.find(family.ffn) == nullptr ? 4 * c.hidden : fields.size(family.ffn);

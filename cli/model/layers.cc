@@ -85,7 +85,7 @@ std::vector<LayerGemm> layer_gemms(const ModelConfig& config, int tp) {
   if (const std::string why = obstacle(config, tp); !why.empty()) {
     std::vector<int> sizes{1};
     for (const int s : group_sizes(config)) sizes.push_back(s);
-    raise(ErrorKind::usage, "--tp {} does not split the {} of {}; these do: {}", tp, why,
+    raise(ErrorKind::usage, "--tp {} cannot split the {} of {}: take one of {}", tp, why,
           config.name, fmt::join(sizes, ", "));
   }
   const std::int64_t attention = std::int64_t{config.heads} * config.head_dim;
@@ -99,8 +99,8 @@ std::vector<LayerGemm> layer_gemms(const ModelConfig& config, int tp) {
 
 Slice row_slice(const LayerGemm& gemm, std::size_t index, int rank) {
   check_rank(gemm, rank);
-  require(index < gemm.n.size(), "layers: weight of {}, got {}, expected less than {}", gemm.layer,
-          index, gemm.n.size());
+  require(index < gemm.n.size(), "layers: index of a weight of {}, got {}, expected less than {}",
+          gemm.layer, index, gemm.n.size());
   return part(gemm.n[index], gemm.full_n[index], gemm.tp, rank);
 }
 

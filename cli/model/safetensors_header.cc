@@ -167,7 +167,7 @@ bool HeaderReader::key(std::string& text) {
   if (at_ == At::top) {
     name_ = text;
     if (name_ == "__metadata__" ? std::exchange(has_metadata_, true) : tensors_.contains(name_))
-      fail("its name twice", "no key twice");
+      fail("this name twice", "each name once");
   } else if (at_ == At::metadata) {
     if (!notes_.insert(text).second) fail("\"" + printable(text) + "\" twice", "no key twice");
     at_ = At::note;
@@ -208,7 +208,7 @@ bool HeaderReader::start_array(std::size_t) {
 }
 
 bool HeaderReader::end_array() {
-  if (at_ == At::offsets && offsets_.size() != 2) fail("fewer", expected());
+  if (at_ == At::offsets && offsets_.size() != 2) fail("fewer than two", expected());
   at_ = At::entry;
   return true;
 }

@@ -24,7 +24,7 @@ constexpr std::int64_t kMostPairs = 1 << 26;
 MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimulation& o) {
   MoeWork work = layer_work("simulate", sizes, request, o.m, o.dtype, o.ranks);
   require(work.layer.m * work.layer.top_k <= kMostPairs,
-          "simulate: --m: got {} tokens of {} choices, expected at most {} choices in all",
+          "simulate: --m: got {} tokens of {} choices each, expected at most {} choices in all",
           work.layer.m, work.layer.top_k, kMostPairs);
   return work;
 }

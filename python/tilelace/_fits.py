@@ -111,7 +111,7 @@ def should_run(
     for w in listed:
         if x.dtype != w.dtype or x.device != w.device or x.shape[-1] != w.shape[-1]:
             return _say(f"{op}: x: got {x.dtype} of k {x.shape[-1]} on {x.device}, expected "
-                        f"{w.dtype} of k {w.shape[-1]} on {w.device}, as the weights")
+                        f"{w.dtype} of k {w.shape[-1]} on {w.device}, like the weights")
     if not (x.is_cuda and torch.cuda.is_current_stream_capturing()):
         return True
     ranks, _ = _groups.size_and_rank(name)

@@ -222,8 +222,8 @@ def _place_of(pg: dist.ProcessGroup, device: str) -> Place:
         members = dist.get_process_group_ranks(pg)
         shown = c10d._get_default_store()
     except (KeyError, ValueError):
-        raise usage(f'group "{pg.group_name}" has no store: it must be one that '
-                    "torch.distributed made") from None
+        raise usage(f'group "{pg.group_name}" has no store: pass a group that '
+                    "torch.distributed made (init_process_group, new_group)") from None
     return Place(store, [f"tilelace/{pg.group_name}/{device}/{r}" for r in range(pg.size())],
                  shown, [f"tilelace/shown/{r}" for r in members],
                  _known(pg).notes[device])

@@ -11,7 +11,7 @@ LIBRARY = FOLDER / "_tilelace_torch.so"
 
 if not LIBRARY.is_file():
     raise ImportError(
-        f"tilelace: {FOLDER} has no {LIBRARY.name}: these are the sources: install the package "
+        f"tilelace: {FOLDER} has no {LIBRARY.name}: this folder has only the sources: install the package "
         "(pip install .) and start Python in another folder"
     )
 torch.ops.load_library(str(LIBRARY))

@@ -54,7 +54,7 @@ def _require_plain(layer: str, linear: torch.nn.Linear) -> None:
     elif type(linear.weight) not in (Tensor, Parameter):
         wrong = f"a weight that is a {type(linear.weight).__name__}"
     if wrong:
-        raise usage(f"{layer}.from_linear: linear: it has {wrong}, which the new layer would drop: "
+        raise usage(f"{layer}.from_linear: linear has {wrong}, which the new layer would drop: "
                     "make a layer and copy the weights")
 
 

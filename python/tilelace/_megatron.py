@@ -55,8 +55,8 @@ def _module(name: str) -> Any:
         return importlib.import_module(f"megatron.core.{name}")
     except ImportError as error:
         raise usage(
-            f"sharded_state_dict needs Megatron-LM's megatron.core ({error}); "
-            "state_dict() does not") from None
+            f"sharded_state_dict needs Megatron-LM's megatron.core ({error}): "
+            "install megatron-core, or use state_dict()") from None
 
 
 def sharded_tensors(

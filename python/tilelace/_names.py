@@ -44,7 +44,7 @@ os.register_at_fork(after_in_child=_after_fork)
 def require_own(pg: dist.ProcessGroup) -> None:
     if is_forked(pg):
         raise usage(f'group "{pg.group_name}": process {os.getpid()} was forked from '
-                    f"{_parent} after the group was made: only the process that made it can use it")
+                    f"{_parent} after the group was made: only the process that made the group can use it")
 
 
 def _show() -> None:

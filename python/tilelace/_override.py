@@ -60,7 +60,8 @@ def _why_not_tensors(tensors: tuple[Tensor, ...], pg: Any) -> str:
 def _why_not_dtype(dtype: torch.dtype, op: Any) -> str:
     """`op`: None for collectives that do not add."""
     if op is None:
-        return "" if dtype.itemsize in _WIDTHS else f"got {dtype}, expected 1, 2, 4 or 8 bytes per element"
+        return "" if dtype.itemsize in _WIDTHS else (
+            f"got {dtype} of {dtype.itemsize} bytes per element, expected 1, 2, 4 or 8")
     name = _reduction(op)
     if name is None:
         return f"got {op if isinstance(op, str) else str(op).rpartition('.')[2]}, expected sum, avg or max"
@@ -89,7 +90,7 @@ def _group_of(group: Any) -> Any:
 
 def _sizes_differ(larger: Tensor, smaller: Tensor, pg: Any) -> str:
     fits = pg is None or larger.numel() == smaller.numel() * pg.size()
-    return "" if fits else "the larger tensor is not the smaller one times the ranks"
+    return "" if fits else "the larger tensor must have as many elements as the smaller ones of all ranks together"
 
 
 # --- torch.distributed's functions
@@ -136,9 +137,9 @@ def _all_to_all(torchs: Any, output: Any, input: Any, output_split_sizes: Any = 
     pg = _group_of(group)
     wrong = ""
     if output_split_sizes or input_split_sizes:
-        wrong = "it has lists of sizes, and only equal parts are taken"
+        wrong = "the call has lists of split sizes, and only equal parts are supported"
     elif pg is not None and (output.numel() != input.numel() or input.numel() % pg.size()):
-        wrong = "input and output differ in size, or the ranks do not divide it"
+        wrong = "input and output differ in size, or their size is no multiple of the ranks"
     if not _is_ours("all_to_all_single", pg, (output, input), None, wrong):
         return torchs(output, input, output_split_sizes, input_split_sizes, group, async_op)
     collectives.all_to_all(input.detach().view(-1), pg, out=output.detach().view(-1))

@@ -20,7 +20,7 @@ from ._errors import usage
 def slice_of(size: int, ranks: int, rank: int) -> slice:
     """This rank's part of `size`. Errors: usage (the ranks do not divide it)."""
     if size % ranks:
-        raise usage(f"layer: size: got {size}, expected a multiple of the {ranks} ranks")
+        raise usage(f"layer: size of the split dimension: got {size}, expected a multiple of the {ranks} ranks")
     part = size // ranks
     return slice(rank * part, (rank + 1) * part)
 

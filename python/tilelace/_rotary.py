@@ -70,8 +70,8 @@ def _in_place(q: Any, k: Any, cos: Any, sin: Any) -> bool:
             rotate(torch.zeros_like(k[:1, :1, :1]), cos[:1, :1], sin[:1, :1])
         except Exception as error:  # no Triton, or no compiler that it needs
             _broken.append(True)
-            tell_once(logging.WARNING, f"transformers: rotary embedding in place: got {type(error).__name__}: "
-                      f"{error}, expected Triton and a C compiler: left to transformers")
+            tell_once(logging.WARNING, f"transformers: rotary embedding in place needs Triton and a C compiler, but "
+                      f"failed with {type(error).__name__}: {error}: left to transformers")
             return False
         _compiled.add(key)
     rotate(q, cos, sin)

@@ -48,9 +48,9 @@ def _check_tuning(name: str, settings: dict[str, Any]) -> None:
     settings["autotune"] = float(seconds)
     settings["deterministic"] = bool(settings["deterministic"])
     if settings["deterministic"] and seconds:
-        raise usage(f'join: group "{name}": deterministic: got autotune {seconds:g} s with it, expected 0: '
-                    "a timed plan may differ from run to run, and with it the last bits of "
-                    "results")
+        raise usage(f'join: group "{name}": autotune with deterministic: got {seconds:g} s, expected 0: '
+                    "timed plans may differ from run to run, and the last bits of results with "
+                    "them")
     for what in ("tuning", "cache"):
         path = settings[what]
         try:

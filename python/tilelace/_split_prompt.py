@@ -230,8 +230,8 @@ class Split:
             if self.shape is None:
                 return stock(x)
             if x is not self.whole:
-                raise usage("tilelace.transformers: got attention whose input is changed before its products, "
-                            "expected the one that is tested: tilelace.transformers.enable(split_tokens=0)")
+                raise usage("tilelace.transformers: an attention layer changes its input before q, k and v, so "
+                            "prompts cannot be split: call tilelace.transformers.enable(split_tokens=0)")
             return self.parts[which]
 
         linear.forward = forward

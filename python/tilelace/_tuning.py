@@ -112,7 +112,7 @@ def tune(
     if isinstance(problems, torch.nn.Module):
         listed: list[Problem] = list(_of_model(problems, name, m))
         if not listed:
-            raise usage(f'tune: model: it has no layer of tilelace that communicates in group "{name}"')
+            raise usage(f'tune: the model has no layer of tilelace that communicates in group "{name}"')
     else:
         listed = [Problem(*p) for p in problems]
     lines = "\n".join(_line(p) for p in listed)

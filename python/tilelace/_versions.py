@@ -30,5 +30,5 @@ def check(package: str, switch: str) -> None:
         raise usage(f"{switch}: {package}: got none, expected {first} to {last}: "
                     f"pip install {package}") from None
     if not _numbers(first) <= _numbers(found) <= _numbers(last):
-        tell_once(logging.WARNING, f"{switch}: {package}: got {found}, tested with {first} to {last}: "
-                  "tried all the same")
+        tell_once(logging.WARNING, f"{switch}: {package}: got {found}, but only {first} to {last} are tested: "
+                  "this version may not work")

@@ -60,7 +60,7 @@ class VocabParallelEmbedding(_megatron.Layer):
         if (type(e) is not torch.nn.Embedding or e.padding_idx is not None or e.max_norm is not None
                 or e.scale_grad_by_freq or e.sparse):
             raise usage(f"VocabParallelEmbedding.from_embedding: embedding: got {e}, expected a "
-                        "torch.nn.Embedding without further arguments")
+                        "torch.nn.Embedding without padding_idx, max_norm, scale_grad_by_freq and sparse")
         layer = cls(e.num_embeddings, e.embedding_dim, dtype=e.weight.dtype, device=e.weight.device,
                     init_method=lambda whole: whole.copy_(e.weight), **arguments)
         layer.weight.requires_grad_(e.weight.requires_grad)

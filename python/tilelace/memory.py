@@ -128,13 +128,13 @@ def _check_pool(size: int, device: str | torch.device | None) -> None:
     if kind != "cuda":
         raise usage(f"mem_pool: device: got {kind}, expected cuda: pools are for GPU memory")
     if not has_cuda():
-        raise usage("mem_pool: this build has CPU ranks only: it needs one with CUDA")
+        raise usage("mem_pool: this build has CPU ranks only: install one with CUDA")
     if not torch.cuda.is_available():
         raise usage("mem_pool: torch sees no GPU")
     if size <= 0:
         raise usage(f"mem_pool: size: got {size} bytes, expected 1 or more")
     if torch.cuda.is_current_stream_capturing():
-        raise usage("mem_pool: a graph is being captured: call it before the capture")
+        raise usage("mem_pool: a graph is being captured: call mem_pool before the capture")
 
 
 def mem_pool(

@@ -109,8 +109,8 @@ class QKVParallelLinear(ColumnParallelLinear):
     ) -> None:
         for name in ("gather_output", "stride"):
             if name in arguments:
-                raise usage(f"QKVParallelLinear: {name}: got {arguments[name]!r}, but it takes no such "
-                            "argument: every rank has heads of q, k and v")
+                raise usage(f"QKVParallelLinear: {name}: got {arguments[name]!r}, expected no argument of "
+                            "this name: every rank has heads of q, k and v")
         self.head_size, self.total_num_heads = head_size, total_num_heads
         self.total_num_kv_heads = total_num_kv_heads or total_num_heads
         super().__init__(
@@ -121,8 +121,8 @@ class QKVParallelLinear(ColumnParallelLinear):
     def _of_size(cls, input_size: int, output_size: int, **arguments: Any) -> Any:
         layer = cls(input_size, **arguments)
         if layer.output_size != output_size:
-            raise usage(f"QKVParallelLinear.from_linear: linear: got {output_size} features, expected "
-                        f"{layer.output_size} of q, k and v heads")
+            raise usage(f"QKVParallelLinear.from_linear: linear: got {output_size} output features, "
+                        f"expected {layer.output_size} for the q, k and v heads")
         return layer
 
     def _shards_of(self, size: int, stride: int) -> list[slice]:
@@ -146,8 +146,8 @@ class QKVParallelLinear(ColumnParallelLinear):
 
     def sharded_state_dict(self, *_: Any, **__: Any) -> dict[str, Any]:
         """Not there: Megatron has another order of q, k and v. Errors: usage."""
-        raise usage("QKVParallelLinear: sharded_state_dict is not supported: its rows are all q, then all k "
-                    "and v, where Megatron's linear_qkv goes by group of heads: use "
+        raise usage("QKVParallelLinear: sharded_state_dict is not supported: the weight's rows are all q, then "
+                    "all k and all v, but Megatron's linear_qkv has q, k and v by group of heads: use "
                     "ColumnParallelLinear for linear_qkv")
 
 
@@ -241,8 +241,8 @@ class ParallelMLP(torch.nn.Module):
         super().__init__()
         for name in ("gather_output", "input_is_parallel", "stride"):
             if name in arguments:
-                raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, but it takes no such "
-                            "argument: the hidden layer always stays split")
+                raise usage(f"ParallelMLP: {name}: got {arguments[name]!r}, expected no argument of "
+                            "this name: the hidden layer always stays split")
         if activation != "swiglu" and activation not in _ACTIVATIONS:
             raise usage(
                 f'ParallelMLP: activation: got "{activation}", expected swiglu or one of '

@@ -76,7 +76,7 @@ def _run(
     try:
         tensors += outs
         if any([t.is_meta for t in tensors]) and _arguments.without_data(tensors):
-            raise TypeError("meta tensors beside others: pass tensors that all have data, or all meta")
+            raise TypeError("some tensors are meta and some have data: pass only meta tensors, or none")
         if forward_ad._current_level >= 0 and _arguments.has_tangents(tensors):
             raise TypeError("forward-mode derivatives are not supported: use reverse mode")
         if not torch.is_grad_enabled() or not any([t.requires_grad for t in tensors]):

@@ -258,7 +258,7 @@ def _styles() -> Any:
         from transformers.distributed.tensor_parallel import ALL_PARALLEL_STYLES
     except ImportError as error:
         first = _versions.TESTED["transformers"][0]
-        raise usage(f"tilelace.transformers.enable: transformers: got a version without a registry of styles "
+        raise usage(f"tilelace.transformers.enable: transformers: got a version without tensor-parallel styles "
                     f"({error}), expected {first} or later") from None
     return ALL_PARALLEL_STYLES
 

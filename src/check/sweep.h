@@ -11,7 +11,7 @@ namespace tilelace::check {
 
 /// The i-th configuration of this seed: three calls of one or several ops and shapes. Half of the
 /// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, not a multiple of ranks). Some
-/// calls are collectives: sums with transport push are checked as collectives.
+/// calls are collectives: unfused sums with transport push are checked as collectives.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
 /// A collective of at most `workers` workers.

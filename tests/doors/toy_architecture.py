@@ -128,7 +128,7 @@ def check_plans(tilelace: Path) -> None:
         printed = re.search(r"  plan     (.*)", text)[1]
         expect(plan(tilelace, op, *toy, "--plan", printed), printed)
         expect(plan(tilelace, op, *cuda, "--plan", printed, fails=True),
-               "--plan: got a tile of toy, expected one of sm_90a")
+               "--plan: got a tile for toy, expected a tile for sm_90a")
     expect(plan(tilelace, "gemm_rs", *cuda, "--architecture", "to", fails=True),
            "--architecture: got to, expected one of sm_90a, toy")
     expect(run(tilelace, "plan", "--help"), "sm_90a, toy")

@@ -26,8 +26,8 @@ TEST_P(CliBadInput, ExitsTwoWithAText) {
 
 const BadInput kBadInputs[] = {
     {"Nothing", "",
-     "tilelace: a command is missing. `tilelace --help` says what each does\nCommands: run, bench, "
-     "plan"},
+     "tilelace: a command is missing. `tilelace --help` says what each command does\nCommands: "
+     "run, bench, plan"},
     {"UnknownCommand", "fly", "tilelace: there is no command \"fly\"\nCommands: run, bench, plan"},
     {"MisspeltCommand", "benhc ag_gemm", "there is no command \"benhc\"; did you mean bench?"},
     {"HelpOfNoCommand", "help plna", "there is no command \"plna\"; did you mean plan?"},
@@ -44,17 +44,17 @@ const BadInput kBadInputs[] = {
     {"GoneTransports", "bench ag_gemm --transports push,pull",
      "tilelace: bench: --transports is now one --plan for each, as --plan transport=pull\n"},
     {"SimulatedPath", "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --plan path=unfused",
-     "tilelace: --plan path: simulate always shows fused, medium and unfused: leave it out\n"},
+     "tilelace: --plan path: simulate always shows fused, medium and unfused: leave out path\n"},
     {"SimulatedHalfATile", "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --plan tile_m=64",
-     "tilelace: --plan tile_m, tile_n: simulate needs both or none\n"},
+     "tilelace: --plan tile_m, tile_n: simulate needs both of them or none\n"},
     {"SimulatedTransport",
      "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --plan transport=nccl",
-     "tilelace: --plan transport: simulate plays only push, pull and store\n"},
+     "tilelace: --plan transport: simulate supports only push, pull and store\n"},
     {"SimulatedFastStraggler",
      "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --straggler 0 --straggle 0.5",
      "--straggle: got \"0.5\", expected a number from 1 to 100"},
     {"CollectivesOfTwoPlans", "bench all_reduce --size 1K --plan shots=1 --plan shots=2",
-     "tilelace: --plan: got 2 of them, expected one for collectives\n"},
+     "tilelace: --plan: got 2 plans, expected one for collectives\n"},
     {"SizesWithoutHeads", "run --model hidden=64,intermediate=128 --m 1",
      "tilelace: --model: heads is missing: give at least hidden, intermediate and heads\n"},
     {"SizesTwice", "run --model hidden=64,hidden=64 --m 1", "--model: hidden is given twice\n"},
@@ -71,7 +71,7 @@ const BadInput kBadInputs[] = {
     {"UnknownModel", "run --model nope --m 1", "--model: got \"nope\", expected one of gpt3"},
     {"NoSuchFolder", "run --model ./nope --m 1", "--model: got \"./nope\", expected one of"},
     {"TpNotADivisor", "run --model minilm-l6 --tp 5 --m 1",
-     "tilelace: --tp 5 does not split the 12 heads of minilm-l6; these do: 1, 2, 3, 4, 6, 12\n"},
+     "tilelace: --tp 5 cannot split the 12 heads of minilm-l6: take one of 1, 2, 3, 4, 6, 12\n"},
     {"TpZero", "run --model minilm-l6 --tp 0 --m 1",
      "--tp: got \"0\", expected a whole number from 1 to 64"},
     {"TpTooLarge", "run --model minilm-l6 --tp 65 --m 1",
@@ -121,7 +121,7 @@ const BadInput kBadInputs[] = {
     {"ProductsOfBytes", "bench ag_gemm --m 1 --n 8 --k 8 --size 1K",
      "bench: --size is only for collectives"},
     {"CollectivesInPlace", "bench all_to_all --size 1K --in-place",
-     "--in-place: all_to_all cannot run in place"},
+     "--in-place: all_to_all cannot run in place: time it without --in-place"},
     {"CollectivesBaselines", "bench all_reduce --size 1K --baselines cublas",
      "--baselines: got \"cublas\", expected nccl, nccl_registered, nccl_window\n"},
     {"CollectivesTooLarge", "bench all_reduce --size 900G", "memory: these sizes need 7.0 TiB"},
@@ -133,7 +133,7 @@ const BadInput kBadInputs[] = {
      "tilelace: --baselines: got \"mpi\", expected cublas, nccl, nccl_registered, nccl_window, "
      "beside\n"},
     {"MlpOfCpuRanks", "bench mlp_rs --m 2 --n 8 --k 8",
-     "tilelace: mlp_rs: only for GPU ranks and the planner's choice: add --backend cuda and leave "
+     "tilelace: mlp_rs: only for GPU ranks, with the planner's plan: add --backend cuda and leave "
      "out "
      "--plan\n"},
     {"MlpOfNothing", "bench mlp_all --m 2 --n 8 --k 8",
@@ -165,7 +165,7 @@ const BadInput kBadInputs[] = {
     {"BenchNotDivisible", "bench ag_gemm --m 4 --n 10 --k 4 --tp 4",
      "tilelace: ag_gemm: n: got 10, expected a multiple of --tp 4\n"},
     {"CheckTooLarge", "check --m 16777216 --tp 64",
-     "tiles over all ranks are too many: take sizes with at most 4e+06"},
+     "tiles over all ranks are too many: take a smaller --m, --n or --tp (at most 4e+06 tiles)"},
     {"SimulateWithoutMachine", "simulate --m 1 --n 8 --k 8", "--machine is required"},
     {"SimulateUnknownMachine", "simulate --machine h1 --m 1 --n 8 --k 8",
      "tilelace: --machine: got \"h1\", expected a file or one of a100-nvlink-x8, "},

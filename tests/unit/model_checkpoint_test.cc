@@ -50,9 +50,9 @@ TEST(ModelCheckpoint, bad_index) {
   const std::string start = "safetensors: DIR/i.json: ";
   const std::string plain = ", expected the plain name of a file beside the index";
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"{}", start + "weight_map, got nothing, expected an object of tensor -> file"},
+      {"{}", start + "weight_map, got nothing, expected an object from tensor names to file names"},
       {R"({"weight_map":[]})",
-       start + "weight_map, got a list, expected an object of tensor -> file"},
+       start + "weight_map, got a list, expected an object from tensor names to file names"},
       {R"({"weight_map":{"a":3}})", start + "tensor a, got file 3" + plain},
       {R"({"weight_map":{"a":""}})", start + "tensor a, got file \"\"" + plain},
       {R"({"weight_map":{"a":".."}})", start + "tensor a, got file \"..\"" + plain},

@@ -142,7 +142,7 @@ std::vector<BadConfig> bad_fields() {
        kField + "num_key_value_heads, got 16, expected a divisor of num_attention_heads = 8"},
       {with("head_dim", "0"), kField + "head_dim, got 0" + kRange},
       {with("head_dim", "16777216"),
-       kField + "head_dim, got 16777216, expected at most 16777216 for head_dim x 8 heads"},
+       kField + "head_dim, got 16777216, expected at most 2097152 with 8 heads"},
       {with("attention_bias", "1"), kField + "attention_bias, got 1, expected true or false"},
       {with("mlp_bias", "\"no\""), kField + "mlp_bias, got \"no\", expected true or false"},
       {with("hidden_act", "\"relu\""),

@@ -114,26 +114,26 @@ TEST(ModelLayers, errors) {
     return dir.error_of([&] { layer_gemms(read_config(find_model(model)), tp); });
   };
   EXPECT_EQ(tp_error("minilm-l6", 5),
-            "--tp 5 does not split the 12 heads of minilm-l6; these do: 1, 2, 3, 4, 6, 12");
+            "--tp 5 cannot split the 12 heads of minilm-l6: take one of 1, 2, 3, 4, 6, 12");
   EXPECT_EQ(tp_error("qwen2.5-0.5b", 7),
-            "--tp 7 does not split the 2 KV heads of qwen2.5-0.5b; these do: 1, 2");
+            "--tp 7 cannot split the 2 KV heads of qwen2.5-0.5b: take one of 1, 2");
   auto narrow = read_config(tiny_config("gpt_neox"));
   narrow.heads = narrow.kv_heads = 32;
   EXPECT_EQ(
       dir.error_of([&] { layer_gemms(narrow, 32); }),
-      "--tp 32 does not split the 48 MLP features of tiny_gpt_neox; these do: 1, 2, 4, 8, 16");
+      "--tp 32 cannot split the 48 MLP features of tiny_gpt_neox: take one of 1, 2, 4, 8, 16");
   EXPECT_EQ(tp_error("llama3.1-8b", 64),
-            "--tp 64 does not split the 32 heads of llama3.1-8b; these do: 1, 2, 4, 8, 16, 32");
+            "--tp 64 cannot split the 32 heads of llama3.1-8b: take one of 1, 2, 4, 8, 16, 32");
   EXPECT_EQ(tp_error("llama3.1-8b", 0), "--tp: got 0, expected at least 1");
   EXPECT_EQ(tp_error("llama3.1-8b", -4), "--tp: got -4, expected at least 1");
   EXPECT_EQ(tp_error("llama3.1-8b", 2147483647),
-            "--tp 2147483647 does not split the 32 heads of llama3.1-8b; these do: 1, 2, 4, 8, 16, "
+            "--tp 2147483647 cannot split the 32 heads of llama3.1-8b: take one of 1, 2, 4, 8, 16, "
             "32");
   const auto gemm = layer_gemms(read_config(find_model("minilm-l6")), 3)[0];
   EXPECT_EQ(dir.error_of([&] { row_slice(gemm, 0, 3); }), "layers: rank, got 3, expected 0 to 2");
   EXPECT_EQ(dir.error_of([&] { k_slice(gemm, -1); }), "layers: rank, got -1, expected 0 to 2");
   EXPECT_EQ(dir.error_of([&] { row_slice(gemm, 3, 0); }),
-            "layers: weight of qkv, got 3, expected less than 3");
+            "layers: index of a weight of qkv, got 3, expected less than 3");
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ void require_gemm_ar(const Problem&);
 /// the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
 std::vector<GemmArWay> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
-/// How long to hold back some partials if all tiles end at the same time; else 0. Held back are the
-/// second half of each owner's columns: the first half's partials then travel first, and the first
-/// half's results travel while the second half's partials arrive and are added.
+/// If owners have columns and all tiles end at once: how long to hold back the partials of each
+/// owner's second half of columns; else 0. The first half's partials then travel first, and the
+/// first half's results travel while the second half's partials arrive and are added.
 double gemm_ar_hold_us(const Problem&, const GemmArWay&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);

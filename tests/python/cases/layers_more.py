@@ -63,7 +63,7 @@ def heads_of_queries_keys_and_values(w):
             close(qkv.bias.grad, qkv._part(whole.bias.grad), what)
     expect_raises("usage", "QKVParallelLinear: heads: got 5", lambda: tnn.QKVParallelLinear(
         hidden, head, 5, tp_group=w.group))
-    expect_raises("usage", "got 8 features, expected", lambda: tnn.QKVParallelLinear.from_linear(
+    expect_raises("usage", "got 8 output features, expected", lambda: tnn.QKVParallelLinear.from_linear(
         torch.nn.Linear(8, 8), head_size=4, total_num_heads=w.ranks, tp_group=w.group))
 
 
@@ -118,7 +118,7 @@ def wrong_ids_and_targets(w):
         logits, torch.tensor([0, 1]), 2, tp_group=w.group))
     expect_raises("usage", "got 7, expected a multiple", lambda: tnn.VocabParallelEmbedding(
         7, 4, tp_group=w.group))
-    expect_raises("usage", "without further arguments", lambda: tnn.VocabParallelEmbedding.from_embedding(
+    expect_raises("usage", "without padding_idx", lambda: tnn.VocabParallelEmbedding.from_embedding(
         torch.nn.Embedding(6, 4, padding_idx=0), tp_group=w.group))
     dist.barrier(w.group)
 

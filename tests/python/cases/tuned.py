@@ -38,7 +38,7 @@ def what_tunes_is_the_same_on_every_rank(w):
 
 @case(2, on=BOTH)
 def wishes_that_make_no_sense(w):
-    joins(w, "deterministic: got autotune 2 s with it", autotune=2, deterministic=True)
+    joins(w, "autotune with deterministic: got 2 s, expected 0", autotune=2, deterministic=True)
     joins(w, "autotune: got -1", autotune=-1)
     joins(w, "autotune: got 'long'", autotune="long")
     joins(w, "tuning: got 3, expected a path", tuning=3)
