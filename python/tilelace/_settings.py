@@ -49,8 +49,8 @@ def _check_tuning(name: str, settings: dict[str, Any]) -> None:
     settings["deterministic"] = bool(settings["deterministic"])
     if settings["deterministic"] and seconds:
         raise usage(f'join: group "{name}": autotune with deterministic: got {seconds:g} s, expected 0: '
-                    "timed plans may differ from run to run, and the last bits of results with "
-                    "them")
+                    "timed plans may differ from run to run, and so may the last bits "
+                    "of results")
     for what in ("tuning", "cache"):
         path = settings[what]
         try:
