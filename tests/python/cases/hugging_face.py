@@ -208,7 +208,7 @@ def a_split_prompt_rotates_in_place(w):
               patch.object(_rotary, "_compiled", set()), patch.object(_rotary, "_broken", [])):
             for _ in range(2):
                 torch.testing.assert_close(model(ids).logits, expected, rtol=1e-5, atol=1e-5)
-        assert len(lines) == 1 and "ImportError: no Triton, expected Triton and a C compiler" in lines[0], lines
+        assert len(lines) == 1 and "a C compiler, but failed with ImportError: no Triton" in lines[0], lines
         assert modeling.apply_rotary_pos_emb is not stock
         switch.disable()
         assert modeling.apply_rotary_pos_emb is stock

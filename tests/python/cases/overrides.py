@@ -130,7 +130,7 @@ def what_is_left_is_said_once(w):
             assert torch.equal(expected, x**w.ranks)
     assert not calls, calls
     texts = ("all_reduce: got PRODUCT, expected sum, avg or max", "tilelace has no sum of torch.float64",
-             "the group has not joined", "all_to_all_single: it has lists of sizes",
+             "the group has not joined", "all_to_all_single: the call has lists of split sizes",
              "functional all_reduce: got product")
     assert len(lines) == len(texts), lines
     for text, line in zip(texts, lines):
