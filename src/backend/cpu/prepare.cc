@@ -172,7 +172,7 @@ WeightColumns Engine::columns_of(const Problem& problem, const Plan& plan,
       columns.weights.push_back(&found->weight);
       continue;
     }
-    // A tile of rows reads each panel once, which is no more than packing it does.
+    // So few rows read a panel once, or once a shard, which costs less than packing it.
     columns.own.push_back(std::make_unique<PackedWeight>(
         operands.weights[i], plan.tile_n,
         problem.m <= plan.tile_m ? Panels::in_place : Panels::packed));

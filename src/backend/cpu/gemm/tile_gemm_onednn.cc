@@ -89,11 +89,16 @@ struct Piece {
   dnnl::memory a, c, scratchpad;
 };
 
-// The primitives of one layout of panels, most rows first.
-struct Ladder {
-  Desc panel;
+struct PanelLayout {
   std::int64_t k, cols;
   DType type;
+  std::int64_t stride;  // of columns in elements; 0: packed
+  bool operator==(const PanelLayout&) const = default;
+};
+
+// The primitives of one layout of panels, most rows first.
+struct Ladder {
+  PanelLayout layout;
   std::vector<Piece> pieces;
 };
 
@@ -109,12 +114,16 @@ std::vector<std::int64_t> ladder_rows(std::int64_t max_rows) {
 
 struct PackedWeight::Impl {
   DType type = kAccumulator;
+  std::int64_t stride = 0;  // of PanelLayout
   // Made here, once: making a memory object over blocked data writes its padding, which workers
   // must not do to shared panels.
   std::vector<dnnl::memory> panels;
   std::vector<std::vector<float>> converted;  // what panels in place point to, of another type
   std::size_t bytes = 0;
 
+  [[nodiscard]] PanelLayout layout(std::int64_t k, std::int64_t cols) const {
+    return {k, cols, type, stride};
+  }
   dnnl::memory plain(const TensorView& weight, std::int64_t first, std::int64_t cols);
   void pack(const TensorView& weight, std::int64_t first, std::int64_t cols, dnnl::stream& stream);
 };
@@ -124,15 +133,15 @@ dnnl::memory PackedWeight::Impl::plain(const TensorView& weight, std::int64_t fi
                                        std::int64_t cols) {
   const std::int64_t k = weight.cols;
   void* source = element(weight.data, weight.dtype, first * weight.stride);
-  std::int64_t stride = weight.stride;
+  std::int64_t columns = weight.stride;
   if (type != weight.dtype) {
     float* const to = converted.emplace_back(static_cast<std::size_t>(cols * k)).data();
     for (std::int64_t c = 0; c < cols; ++c)
-      to_float(element(source, weight.dtype, c * stride), weight.dtype, k, to + c * k);
+      to_float(element(source, weight.dtype, c * columns), weight.dtype, k, to + c * k);
     source = to;
-    stride = k;
+    columns = k;
   }
-  return {Desc({k, cols}, dnnl_type(type), Dims{1, stride}), cpu_engine(), source};
+  return {Desc({k, cols}, dnnl_type(type), Dims{1, columns}), cpu_engine(), source};
 }
 
 void PackedWeight::Impl::pack(const TensorView& weight, std::int64_t first, std::int64_t cols,
@@ -164,10 +173,12 @@ PackedWeight::PackedWeight(const TensorView& weight, int tile_n, Panels how)
       weight.data, weight.stride, k_);
   impl_->type = product_type(dtype_);
   if (k_ == 0) return;
+  const bool in_place = reads_in_place(how);
+  if (in_place) impl_->stride = impl_->type == dtype_ ? weight.stride : k_;
   guarded("packed weight", [&] {
     dnnl::stream stream(cpu_engine());
     for (std::int64_t p = 0; p < panels(); ++p) {
-      if (reads_in_place(how))
+      if (in_place)
         impl_->panels.push_back(impl_->plain(weight, p * tile_n, panel_cols(p)));
       else
         impl_->pack(weight, p * tile_n, panel_cols(p), stream);
@@ -188,25 +199,25 @@ struct TileGemm::Impl {
   std::vector<char> scratchpad;
   std::vector<float> a_tile, c_tile;  // dense copies; a_tile holds elements of the product's type
 
-  Ladder* find(const Desc& panel);
-  void add_ladder(std::int64_t k, std::int64_t cols, DType type, const Desc& panel);
-  void prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& panel);
+  Ladder* find(const PanelLayout& layout);
+  void add_ladder(const PanelLayout& layout, const Desc& panel);
+  void prepare(const PanelLayout& layout, const Desc& panel);
   const void* dense_a(const void* a, std::int64_t lda, std::int64_t rows, std::int64_t k,
                       DType from, DType type);
   void multiply(Ladder& ladder, const dnnl::memory& weight, const void* a, std::int64_t rows,
                 float* c);
 };
 
-Ladder* TileGemm::Impl::find(const Desc& panel) {
+Ladder* TileGemm::Impl::find(const PanelLayout& layout) {
   for (Ladder& l : ladders)
-    if (l.panel == panel) return &l;
+    if (l.layout == layout) return &l;
   return nullptr;
 }
 
-void TileGemm::Impl::add_ladder(std::int64_t k, std::int64_t cols, DType type, const Desc& panel) {
-  Ladder ladder{panel, k, cols, type, {}};
+void TileGemm::Impl::add_ladder(const PanelLayout& layout, const Desc& panel) {
+  Ladder ladder{layout, {}};
   for (const std::int64_t rows : ladder_rows(max_rows)) {
-    const auto desc = matmul_desc(rows, cols, k, type, panel);
+    const auto desc = matmul_desc(rows, layout.cols, layout.k, layout.type, panel);
     scratchpad.resize(std::max(scratchpad.size(), desc.scratchpad_desc().get_size()));
     ladder.pieces.push_back({rows, dnnl::matmul(desc),
                              dnnl::memory(desc.src_desc(), cpu_engine(), nullptr),
@@ -219,13 +230,13 @@ void TileGemm::Impl::add_ladder(std::int64_t k, std::int64_t cols, DType type, c
   ladders.push_back(std::move(ladder));
 }
 
-void TileGemm::Impl::prepare(std::int64_t k, std::int64_t cols, DType type, const Desc& panel) {
-  if (find(panel) != nullptr) return;
+void TileGemm::Impl::prepare(const PanelLayout& layout, const Desc& panel) {
+  if (find(layout) != nullptr) return;
   const char* const before = scratchpad.data();
-  add_ladder(k, cols, type, panel);
+  add_ladder(layout, panel);
   const auto rows = static_cast<std::size_t>(max_rows);
-  a_tile.resize(std::max(a_tile.size(), rows * static_cast<std::size_t>(k)));
-  c_tile.resize(std::max(c_tile.size(), rows * static_cast<std::size_t>(cols)));
+  a_tile.resize(std::max(a_tile.size(), rows * static_cast<std::size_t>(layout.k)));
+  c_tile.resize(std::max(c_tile.size(), rows * static_cast<std::size_t>(layout.cols)));
   // Of all where it moved; of the new one anyway.
   const bool moved = scratchpad.data() != before;
   for (auto l = moved ? ladders.begin() : ladders.end() - 1; l != ladders.end(); ++l)
@@ -262,8 +273,8 @@ void TileGemm::Impl::multiply(Ladder& ladder, const dnnl::memory& weight, const 
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(piece->primitive.get(), stream.get(), 4, arguments),
         "could not run a matmul");
-    a = element(a, ladder.type, piece->rows * ladder.k);
-    c += piece->rows * ladder.cols;
+    a = element(a, ladder.layout.type, piece->rows * ladder.layout.k);
+    c += piece->rows * ladder.layout.cols;
     rows -= piece->rows;
   }
 }
@@ -280,11 +291,11 @@ TileGemm::~TileGemm() = default;
 
 void TileGemm::prepare(const PackedWeight& weight) {
   if (weight.k() == 0) return;
-  const auto& packed = weight.impl_->panels;
+  const auto& panels = weight.impl_->panels;
   guarded("tile gemm", [&] {
     for (const std::int64_t panel : {std::int64_t{0}, weight.panels() - 1})
-      impl_->prepare(weight.k(), weight.panel_cols(panel), weight.impl_->type,
-                     packed[static_cast<std::size_t>(panel)].get_desc());
+      impl_->prepare(weight.impl_->layout(weight.k(), weight.panel_cols(panel)),
+                     panels[static_cast<std::size_t>(panel)].get_desc());
   });
 }
 
@@ -298,14 +309,14 @@ void TileGemm::run(const PackedWeight& weight, std::int64_t panel, const void* a
     for (std::int64_t r = 0; r < rows; ++r) std::fill_n(c + r * ldc, cols, 0.0F);
     return;
   }
-  const DType type = weight.impl_->type;
-  const dnnl::memory& packed = weight.impl_->panels[static_cast<std::size_t>(panel)];
-  if (impl_->find(packed.get_desc()) == nullptr) prepare(weight);
+  const PanelLayout layout = weight.impl_->layout(k, cols);
+  if (impl_->find(layout) == nullptr) prepare(weight);
   const bool dense_c = ldc == cols || rows == 1;
   float* target = dense_c ? c : impl_->c_tile.data();
   guarded("tile gemm", [&] {
-    const void* dense = impl_->dense_a(a, lda, rows, k, weight.dtype(), type);
-    impl_->multiply(*impl_->find(packed.get_desc()), packed, dense, rows, target);
+    const void* dense = impl_->dense_a(a, lda, rows, k, weight.dtype(), layout.type);
+    impl_->multiply(*impl_->find(layout), weight.impl_->panels[static_cast<std::size_t>(panel)],
+                    dense, rows, target);
   });
   if (dense_c) return;
   for (std::int64_t r = 0; r < rows; ++r) std::copy_n(target + r * cols, cols, c + r * ldc);
