@@ -54,9 +54,10 @@ install_environment() {  # install_environment NAME LIST OF ALL: what a function
   python3 -m venv "$folder" && "install_$name" "$folder/bin/pip" &&
     echo "$list" >"$folder/installed" && echo "$name: installed in $folder"
 }
+# What is imported is compiled then; of the stacks that is a small part.
 install_python() {
   "$1" install --quiet --no-cache-dir -r python/requirements-test.txt &&
-    "$1" install --quiet --no-cache-dir --no-deps -r python/requirements-examples.txt \
+    "$1" install --quiet --no-cache-dir --no-compile --no-deps -r python/requirements-examples.txt \
       -r python/requirements-stacks.txt &&
     "$1" download --quiet --no-cache-dir --no-deps --dest .cache/python/wheels -r python/requirements-wheels.txt
 }
