@@ -49,7 +49,8 @@ TEST(CliBackend, PlansNeedNoGpu) {
 }
 
 TEST(CliBackend, PlansOfModelsAreOfAllOps) {
-  const Finished f = run_command("plan --model llama3.1-8b --tp 4 --m 1024 --backend cuda");
+  const Finished f =
+      run_command("plan --model llama3.1-8b --tp 4 --m 1024 --backend cuda --tuning off");
   EXPECT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.out.find("gate_up: ag_gemm"), std::string::npos) << f.out;
   EXPECT_NE(f.out.find("act swiglu"), std::string::npos) << f.out;

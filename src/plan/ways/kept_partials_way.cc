@@ -23,11 +23,13 @@ double moved_bytes(const Problem& p, const KeptPartialsWay& plan) {
   return bytes * 2 * (p.ranks - 1) / p.ranks;
 }
 
-/// Tiles are summed beside products, those of the last wave behind them.
+/// Tiles are summed beside products, but those of the last wave behind them; where sums take longer,
+/// all come behind the first wave.
 double predict(const Problem& p, const KeptPartialsWay& plan, const Hardware& h) {
   const double moved = us_at(moved_bytes(p, plan), h.fetch_gbps);
   const double last = std::min(1.0, plan.gemm.workers / static_cast<double>(tiles_of(plan, p)));
-  return std::max(plan.gemm.predicted_us, moved) + last * moved + h.call_us + h.flag_us;
+  const double gemm = plan.gemm.predicted_us;
+  return std::max(gemm + last * moved, moved + last * gemm) + h.call_us + h.flag_us;
 }
 
 /// All plans like this one, for every tile that `made` is true of.

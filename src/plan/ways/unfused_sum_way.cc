@@ -103,10 +103,11 @@ int tiles_of(const UnfusedSumWay& plan, const Problem& p) {
 double reduce_us(const Problem& p, const UnfusedSumWay& plan, const Hardware& h) {
   if (row_of(plan.transport).pushes()) return plan.predicted_us - plan.gemm.predicted_us;
   const SumForm form = form_of(p, plan);
-  const double shot =
-      sent_us(h, static_cast<double>(summed_rows(p, form) * row_bytes(p) * (p.ranks - 1)));
-  const int shots = form == SumForm::shared_rows ? 2 : 1;
-  return h.call_us + shots * (h.flag_us + shot);
+  const auto bytes = static_cast<double>(summed_rows(p, form) * row_bytes(p) * (p.ranks - 1));
+  const double shot = sent_us(h, bytes);
+  if (form != SumForm::shared_rows) return h.call_us + h.flag_us + shot;
+  // Ranks read terms while others store sums.
+  return h.call_us + 2 * h.flag_us + us_at(bytes, h.fetch_gbps) + shot;
 }
 
 int reduce_ctas(const UnfusedSumWay& plan) {
