@@ -14,7 +14,7 @@ struct MoeTimes {
   RoutingKind routing{};
   std::int64_t m = 0;
   double imbalance = 1;
-  std::vector<double> first_us, us;  ///< samples of first half and layer, on the slowest rank
+  std::vector<double> first_us, us;  ///< samples of the first half and the layer; slowest rank
   std::string complaint;             ///< what was wrong, if anything
 };
 

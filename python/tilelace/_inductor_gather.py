@@ -130,7 +130,7 @@ def fuse_gather(graph: fx.Graph, gather: fx.Node) -> bool:
     if len(gather.users) > 1 and whole.node is not wait:
         return skip(gather, WAITED_AGAIN)
     if whole.dim and strides_matter(graph):
-        return skip(gather, "fusing would change its strides, and the graph has as_strided")
+        return skip(gather, "fusing would change the strides of its result, which as_strided in the graph may read")
     if why := unreachable(name, value(x).device):
         return skip(gather, why)
     kept = len(gather.users) > 1 or any(

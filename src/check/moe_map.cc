@@ -44,8 +44,8 @@ std::optional<std::string> wrong_pair(const Sections& x, Index pair, Index id) {
                      : std::optional(fmt::format("pair {} has row {}, expected none", pair, row));
   const Index expert = id - x.s.first;
   if (row < x.begin(expert) || row >= x.begin(expert + 1))
-    return fmt::format("pair {} has row {}, expected one of expert {}, from {} to below {}", pair,
-                       row, id, x.begin(expert), x.begin(expert + 1));
+    return fmt::format("pair {} has row {}, expected a row of expert {}: {} to below {}", pair, row,
+                       id, x.begin(expert), x.begin(expert + 1));
   if (x.source(row) != pair)
     return fmt::format("pair {} has row {}, but the source of the row is {}", pair, row,
                        x.source(row));

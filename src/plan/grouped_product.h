@@ -75,13 +75,13 @@ constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
 /// Why grouped_tiling chooses this kind, as text.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
-    case GroupedTiling::few: return "few rows an expert, which narrow tiles pad less";
+    case GroupedTiling::few: return "few rows per expert, which narrow tiles pad less";
     case GroupedTiling::many:
-      return "stores run beside products: some rows an expert, or a short k";
+      return "stores overlap with products: some rows per expert, or a short k";
     case GroupedTiling::wide: return "a long k, for which tiles that read less from L2 pay";
     case GroupedTiling::pair: break;
   }
-  return "a long k, many rows an expert, and columns that pairs of CTAs fill";
+  return "a long k, many rows per expert, and columns that pairs of CTAs fill";
 }
 
 /// How a product is cut into tiles of this kind.

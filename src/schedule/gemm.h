@@ -9,9 +9,9 @@
 // the head, which adds the tails in worker order and stores. Tails are computed first and wait for
 // nothing, so heads never wait for ever. The other tiles are whole and taken round robin.
 //
-// Shared tiles may come in rounds: every worker takes a stretch of the first round's tiles, then
-// one of the second's. If all tiles fit the device at once, they finish in two halves, and sending
-// the first half's results overlaps with the second half.
+// Shared tiles may come in two rounds: every worker takes a stretch of the first round's tiles,
+// then one of the second's. Tiles that would all end together then end in two halves, and the
+// results of the first half are sent while the second is computed.
 #pragma once
 #include <cstdint>
 
@@ -32,8 +32,8 @@ struct GemmOrder {
   int cols = 0;  ///< tiles along n
   int group = 1;
   bool along_cols = false;
-  int wide = 1 << 20;  ///< extent of a block along the group
-  int deep = 1;        ///< extent of a block across the group
+  int wide = 1 << 20;  ///< tiles of a block in the direction that groups are cut from
+  int deep = 1;        ///< tiles of a block in the other direction
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return rows * cols; }
 
@@ -143,8 +143,8 @@ class GemmSegments {
   int round_ = 0;
 };
 
-/// Role math of the GEMM, for the `lane`-th of a worker's `lanes` warpgroups, which take turns
-/// (lanes == 1: all warpgroups work on every segment). Verbs: skip(segment) of another lane;
+/// Role math of the GEMM. lanes > 1: a worker's warpgroups take turns, and this is the `lane`-th;
+/// 1: all of them work on every segment. Verbs: skip(segment), of which another lane takes care;
 /// multiply(segment); give_partial(round) keeps the accumulator for the tile's head;
 /// add_partial(giver, round) adds the accumulator that worker `giver` kept; store(cell).
 template <class Work, class Verbs>

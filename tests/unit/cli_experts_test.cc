@@ -118,7 +118,7 @@ TEST(CliExperts, PlansNameTilesCollectivesAndScratch) {
   EXPECT_EQ(few.code, 0) << few.err;
   for (const char* part : {"tiles    few: up to 64 rows x 64 columns",  // gate and up
                            "tiles    few: up to 64 rows x 128 columns", "all_gather: lines",
-                           "reduce_scatter: lines", "2.0 rows an expert"})
+                           "reduce_scatter: lines", "2.0 rows per expert"})
     EXPECT_NE(few.out.find(part), std::string::npos) << part << few.out;
   const Finished many = run_command(
       "plan moe_rs,moe_ar --tp 2 --m 8192 --model mixtral-8x7b --backend cuda --wide --tuning off");
@@ -153,7 +153,7 @@ TEST(CliExperts, PlansSayWhichTableTilesAreOf) {
             std::string::npos)
       << near;
   EXPECT_NE(far.find("tiles.json has no row near it"), std::string::npos) << far;
-  EXPECT_NE(none.find("why      rule: few rows an expert"), std::string::npos) << none;
+  EXPECT_NE(none.find("why      rule: few rows per expert"), std::string::npos) << none;
   EXPECT_NE(none.find("tiles    few: "), std::string::npos) << none;
 }
 

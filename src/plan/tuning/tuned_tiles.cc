@@ -60,7 +60,7 @@ TilesChoice choose_tiles(const GroupedProduct& p, const Machine& machine) {
   }
   const GroupedTiling tiling = grouped_tiling(p);
   TilesChoice choice{
-      tiling, fmt::format("rule: {}: {:.1f} rows an expert, k {}", reason_of(tiling),
+      tiling, fmt::format("rule: {}: {:.1f} rows per expert, k {}", reason_of(tiling),
                           static_cast<double>(p.rows) / static_cast<double>(p.experts), p.k)};
   if (machine.tuning != nullptr) choice.reason += "; " + why_not_tuned(*machine.tuning, machine);
   return choice;

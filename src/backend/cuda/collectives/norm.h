@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of all_reduce_norm: an exchange of whole rows. On every rank one CTA sums and normalises
-// each row.
+// Kernels of all_reduce_norm: an exchange of whole rows. On every rank a CTA, or a cluster for long
+// rows, sums and normalises each row.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "plan/collectives/norm.h"
@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 
 /// One piece of a call. Tensors are the caller's: contiguous rows of `row_units` units of 16 bytes.
 struct NormParams {
-  ExchangeParams exchange;  ///< a row counts as parts * part_places units, with padding
+  ExchangeParams exchange;  ///< its rows are parts * part_places units, with padding
   const uint4* x;
   const uint4* residual;
   const uint4* weight;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Landing that adds elements of a type to those at their destination.
+// For each element type, the Landing (proxy.h) that adds to what is at the destination.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

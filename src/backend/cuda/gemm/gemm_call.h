@@ -62,7 +62,7 @@ void load_gemm_kernels(int architecture = 0);
 /// Launch parameters of a kernel.
 struct GemmGrid {
   int ctas = 0;
-  int cluster = 1;  ///< on a share, 2 if single CTAs run in pairs (plan/gemm/share.h)
+  int cluster = 1;  ///< 2 also for tiles of one CTA that a share takes in pairs (share.h)
 };
 
 /// A GEMM that is ready to launch.

@@ -47,8 +47,8 @@ struct CallName {
 
 /// What a communicator may use of its device, and what its plans may need.
 struct RankShare {
-  /// SMs that this communicator's kernels may use; 0: all. On the other SMs calls of other
-  /// communicators may wait at the same time.
+  /// SMs that this communicator's kernels may use; 0: all. Calls of other communicators may wait
+  /// on the other SMs at the same time.
   int multiprocessors = 0;
   bool nccl = false;       ///< there may be plans of transport nccl
   bool hands = false;      ///< gemm_rs: there may be plans that hand partials to owners
@@ -71,9 +71,9 @@ class RankCalls {
   /// Ends this rank's waits first.
   ~RankCalls();
 
-  /// Returns the slot of the next call; call it before anything of that call is enqueued. If the
-  /// slot needs an align (CallSlots), enqueues the align. Errors: usage (an earlier call failed),
-  /// system.
+  /// Returns the slot of the next call; call it before anything of that call is enqueued. Where
+  /// CallSlots says so, first enqueues a kernel that aligns slots with the count of calls. Errors:
+  /// usage (an earlier call failed), system.
   unsigned begin_call(std::string_view name, Op op, cudaStream_t stream) {
     return begin_call(CallName(name, op), stream);
   }
@@ -86,9 +86,9 @@ class RankCalls {
   /// Whether other communicators may run on the same device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// Returns the plan, on a share of the device fitted to the share's SMs, less two for each of
-  /// `left` other CTAs. Errors: usage (a GEMM that might not fit a share, plan/gemm/share.h; a
-  /// plan of another architecture).
+  /// Returns the plan. On a share of the device it is cut to the SMs of the share, of which each of
+  /// `left` other CTAs takes two. Errors: usage (a GEMM that might not fit a share, see
+  /// plan/gemm/share.h; a plan of another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// Limits a number of CTAs that wait for peers to this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
@@ -155,7 +155,7 @@ class RankCalls {
   std::size_t flags_bytes_, data_bytes_, counts_bytes_, lines_bytes_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   CallCounter* counter_ = nullptr;  // device memory
-  comm::Flag* uses_ = nullptr;      // in device memory; null if no call counts
+  comm::Flag* uses_ = nullptr;      // in device memory; null without counts
   CallSlots slots_;
   std::string_view last_ = "calls";
   bool failed_ = false;

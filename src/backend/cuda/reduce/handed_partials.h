@@ -20,7 +20,7 @@ class HandedPartials {
   void run(const OpCall&, const plan::HandedPartialsWay&);
 
  private:
-  /// Runs one GEMM per shard, the own shard's last. Each result's copy overlaps with the next GEMM.
+  /// Runs one GEMM per shard, that of this rank last. The copy of a result overlaps the next GEMM.
   void multiply_by_shards(const OpCall&, const plan::HandedPartialsWay&, unsigned slot);
 
   RankCalls& calls_;
