@@ -23,8 +23,8 @@ double moved_bytes(const Problem& p, const KeptPartialsWay& plan) {
   return bytes * 2 * (p.ranks - 1) / p.ranks;
 }
 
-/// Tiles are summed beside products, but those of the last wave behind them; where sums take longer,
-/// all come behind the first wave.
+/// Tiles are summed beside products, but those of the last wave behind them; where sums take
+/// longer, all come behind the first wave.
 double predict(const Problem& p, const KeptPartialsWay& plan, const Hardware& h) {
   const double moved = us_at(moved_bytes(p, plan), h.fetch_gbps);
   const double last = std::min(1.0, plan.gemm.workers / static_cast<double>(tiles_of(plan, p)));
