@@ -23,7 +23,7 @@ struct CollectiveWork {
   bool in_place = false;
   bool symmetric = false;  ///< in and out lie in a SymmetricBuffer
   bool check = true;
-  int iterations = 0;  ///< 0: as many as fit the time for a table's line
+  int iterations = 0;  ///< 0: as many as fit the time of one size
   int warmup = 2;
   std::vector<std::string> baselines;  ///< GPUs: names of the baselines to time
   GpuFacts gpus;                       ///< cuda only

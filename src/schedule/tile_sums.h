@@ -9,9 +9,9 @@
 //
 // A part of a tile, which is what one CTA computes, has two counts, `given` and `summed`. A rank
 // that gives or sums a part adds one to the part's count at every rank. A single count for both
-// would be wrong: a rank that has seen all partials may count its sums at a peer before another
-// rank's partial is counted there. Counts are never reset: a rank knows how often each has been
-// used, and one-shot calls use only `given`.
+// would be wrong: a rank that has seen all partials may add to the count of a peer, for its sums,
+// before a third rank does for its partial. Counts are never reset: a rank knows how often each has
+// been used, and one-shot calls use only `given`.
 //
 // No deadlock: the GEMM waits for nothing, the sums of a tile wait only for the GEMMs of that tile,
 // and the end of a tile waits only for the sums of that tile.
@@ -42,10 +42,10 @@ template <class Work>
   return tile + lanes * work.workers >= work.order.tiles();
 }
 
-/// Role math of the `lane`-th of a worker's `lanes` warpgroups, which take turns; whole tiles only.
-/// Verbs: skip(segment) and multiply(segment) as in run_gemm_math; give(cell) stores the
-/// accumulator in the own slot; admit(); tell_given(tile) tells all ranks once the tile is stored,
-/// while the other group multiplies. Returns the last tile, for sum_last; -1: none.
+/// The role `math`, of the `lane`-th of a worker's `lanes` warpgroups, which take turns. Tiles have
+/// no shared k-steps. Verbs: skip(segment) and multiply(segment) as in run_gemm_math; give(cell)
+/// stores the accumulator in the own slot; admit(); tell_given(tile) tells all ranks once the tile
+/// is stored, beside the next product. Returns the last tile, for sum_last; -1: none.
 template <class Work, class Verbs>
 TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -87,8 +87,8 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 ///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
 ///   tell_summed(tile)     two-shot: tells all ranks that this rank's sums are stored at all ranks
 ///   await_summed(tile)    two-shot: waits until all ranks' sums have arrived
-///   deliver(tile, cell)   two-shot: copies sums from the own slot to the user, unless stored there
-/// A tile ends (await_summed, deliver) after the sums of the next tile.
+///   deliver(tile, cell)   two-shot: copies sums from the slot to `out`, unless they went there
+/// A worker ends a tile (await_summed, deliver) after it has summed the next one.
 template <class Work, class Verbs>
 TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verbs& v) {
   v.admit();
@@ -111,8 +111,8 @@ TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   detail::end_tile(work, tile, v);
 }
 
-/// One rank's whole call, for the checker. Here a tile is `tile_m` rows of one column of tiles, and
-/// a row is a piece.
+/// One rank's whole call, for the checker. Here a tile is `tile_m` rows of one column, and a row is
+/// a piece.
 struct TileSums {
   int rank = 0, ranks = 1;
   int actors = 1;  ///< actors, which play the roles of all workers
@@ -135,7 +135,7 @@ struct TileSums {
   }
 };
 
-/// `order` must have as many rows of tiles as m has at `tile_m` rows per tile.
+/// `order` must have m / `tile_m` rows of tiles, rounded up.
 constexpr TileSums make_tile_sums(const RowSplit& split, int rank, int tile_m,
                                   const GemmOrder& order, int workers) {
   TileSums s;

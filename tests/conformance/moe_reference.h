@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reference for mixtures of experts, in fp64 and without maps: the data of all ranks, the exact
-// results, and a bound on the error of each element.
+// A reference for mixtures of experts, in fp64, straight from the routing (no map of rows): the
+// data of all ranks, the exact results, and a bound on the error of each element.
 #pragma once
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend of a rank with tensors on a GPU: calls by RankOps, CollectiveCalls and GemmCall.
+// The backend of a rank with tensors on a GPU. RankOps, CollectiveCalls and GemmCall run its calls.
 #pragma once
 #include <functional>
 #include <memory>
@@ -61,7 +61,7 @@ class GpuBackend : public Backend {
   /// A text that must be equal on every rank. Errors: usage (no plan, a weight in other memory).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
-  /// What these calls need together with the calls prepared earlier, which need `before`.
+  /// What these calls and those prepared earlier need. `before`: what the earlier ones need.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
   /// Releases what was prepared, or keeps it in `retired_` if graphs captured calls that use it.
   void retire();

@@ -5,7 +5,7 @@
 namespace tilelace::comm {
 
 /// Zero-filled, page-locked host memory that kernels of this process can access, for timeout
-/// records and abort words. Local. Destroy it only when no kernel uses it.
+/// records and abort words. No call is collective. Destroy it only when no kernel uses it.
 class HostMemory {
  public:
   /// Errors: usage (no such device), system (no driver, no memory).

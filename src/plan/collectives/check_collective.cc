@@ -59,8 +59,8 @@ void check_known(std::string_view name, const CollectiveArgs& args, const Collec
           "{}: reduction: got the unknown value {}, expected sum, avg or max", name,
           static_cast<int>(args.reduction));
   require(row.sums || args.reduction == Reduction::sum,
-          "{}: reduction: got {}, expected the default, sum: this collective adds nothing", name,
-          name_of(args.reduction));
+          "{}: reduction: got {}, expected the default (sum), since this collective adds nothing",
+          name, name_of(args.reduction));
   require(args.reduction != Reduction::avg || row_of(args.item).floats,
           "{}: item with reduction avg: got {}, expected bf16, fp16 or fp32", name,
           row_of(args.item).name);

@@ -13,7 +13,7 @@ namespace tilelace::plan {
 /// Rejects options that no plan of a sum has. Errors: usage.
 void require_sum_options(const Problem&, const PlanOptions&);
 
-/// Whether the options allow fused plans. `transport_fits`: fused plans have the transport.
+/// Whether the options allow fused plans. `transport_fits`: some have the transport asked for.
 bool may_fuse(const PlanOptions&, bool transport_fits);
 
 /// The plan of the candidate with the fastest prediction, among `fused` and the unfused candidates
@@ -22,9 +22,9 @@ bool may_fuse(const PlanOptions&, bool transport_fits);
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
 
-/// The staging of a sum: bytes are the larger of `in_tiles` (fused plans) and `behind` (unfused
-/// plans), lines are those of a pushed sum, all else is as given. The formula is "flags ... +
-/// max(partials in whole tiles{and_what} ..., behind the product ...{end}) + lines ...".
+/// The staging of a sum. Its bytes are the larger of those of fused plans (`in_tiles`) and unfused
+/// ones (`behind`); its words with a number are those of a pushed sum; the rest is as given. Of the
+/// text that says so, `and_what` follows "partials in whole tiles" and `end` the unfused part.
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

@@ -24,7 +24,7 @@ struct Case {
   Problem problem;
   Plan plan;
   bool exact = false;      ///< integers, compared bit by bit; else normal variates, against fp64
-  bool odd = false;        ///< single calls around pairs of calls, so that pairs swap slots
+  bool odd = false;        ///< pairs of calls begin with an odd call, so in the other slot
   std::uint64_t seed = 0;  ///< seed of its data
   /// Whether weights and operand are written right before the call.
   [[nodiscard]] bool writes_late() const { return seed % 3 == 0; }
@@ -61,14 +61,14 @@ bool named(const std::vector<std::string>& kinds, std::string_view name);
 
 /// The traits in which plans of one kind differ most: size of chunks, shape of tiles.
 std::string sort_of(const Plan& plan);
-/// How often a rank's part of a sum, or a sum of some parts, is rounded before the last rounding.
+/// Roundings before the last one, of a rank's partial or of a sum of some of them.
 int roundings_of(const Plan& plan, const Problem& problem);
 /// Limit of the relative Frobenius error of the plan's results against fp64.
 double frobenius_limit(const Plan& plan, const Problem& problem);
 /// Whether the plan gives the same bits in every run.
 bool is_steady(const Plan& plan);
-/// Whether calls of ranks that share a device may be captured. They may not if a GEMM waits beside
-/// copies that wait (docs/decisions/0012).
+/// Whether calls of ranks that share a device may be captured. Not if a GEMM waits for rows while
+/// copies wait for flags (docs/decisions/0012).
 bool is_captured_on_shares(const Plan& plan);
 
 /// All that is needed to repeat the case, as text.

@@ -22,7 +22,7 @@ struct CallParams {
   std::byte* base;  ///< symmetric memory: rank r's part is at base + r * stride
   std::size_t stride;
   std::size_t headers;  ///< offset of the header words: slot 0's by rank, then slot 1's
-  std::size_t flags;    ///< offset of the call's slot
+  std::size_t flags;    ///< offset of the call's slot, whose first words are flags
   CallCounter* counter;
   std::uint32_t hash;  ///< hash of all that ranks must agree on
   bool first, last;    ///< first kernel: sends headers; last: counts the call

@@ -18,11 +18,12 @@ struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
-  /// Offset of the slot's partials, one per CTA. At call.flags, each has a flag per math group.
+  /// Offset of the slot's partials, one per CTA. Each has a flag per math group, from call.flags
+  /// on.
   std::size_t partials;
   std::uint32_t pace;  ///< pause between pieces, in 1/16384 of the time of a tile's MMAs
-  int term_pieces;     ///< pieces per peer and group in a step of the ring
-  int term_steps;      ///< steps of terms after the k-steps of an own tile
+  int term_pieces;     ///< pieces of partials per peer and group in a stage of the ring
+  int term_steps;      ///< stages with peers' partials, after the k-steps of an own tile
 };
 
 #ifdef __CUDACC__
@@ -77,9 +78,9 @@ class TermPiece {
 };
 
 /// Sends the accumulator of a group, rounded, to the owner of the tile's rows. `tokens`: number of
-/// tokens from the group's first one on. One piece is sent every `pace` cycles: a burst from all
-/// CTAs would fill the path to memory and delay loads of operands for warps that multiply
-/// meanwhile.
+/// tokens from the first one of the group to the last one there is. Pieces leave with pauses (see
+/// `pace`): a burst from all CTAs would fill the path to memory and delay loads of operands for
+/// warps that multiply meanwhile.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,
                                   int owner, int group, const Accumulators& acc, int tokens,

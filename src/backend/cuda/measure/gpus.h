@@ -27,7 +27,7 @@ struct GpuRates {
   double push_gbps = 0;          ///< copy engine, writes
   double pull_gbps = 0;          ///< copy engine, reads
   double store_gbps = 0;         ///< stores of 32 CTAs together
-  double store_worker_gbps = 0;  ///< bulk stores of one CTA while eight store
+  double store_worker_gbps = 0;  ///< bulk stores of each of eight CTAs
   double latency_us = 0;         ///< a flag between running kernels, one way
   double copy_us = 0;            ///< a copy of no bytes
   double flag_us = 0;            ///< a copy of four bytes in a sequence of copies

@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// A compiled tile that sends partial sums; `pairs`: its clusters span two shards.
+/// A kernel that sends partial sums, of one tile shape; `pairs`: its clusters span two shards.
 struct ReduceKernel {
   const GemmKernel& of;
   bool pairs = false;
