@@ -27,6 +27,7 @@ std::string to_string(const WalkSpec& w) {
   if (w.whole) text += " whole";
   if (w.across) text += " across";
   if (!w.weights.empty()) text += fmt::format(" weights {}", fmt::join(w.weights, ","));
+  if (w.senders != 0) text += fmt::format(" senders {}", w.senders);
   if (w.together) text += " together";
   if (w.pairs) text += " pairs";
   if (w.along_cols) text += " along cols";
@@ -126,7 +127,9 @@ std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
   if (w.joins.size() >= static_cast<std::size_t>(ranks) && !w.joins.empty())
     return "joins must have fewer entries than there are ranks";
   if (w.whole && (!row_of(s.transport).by_workers() || w.apart != -1))
-    return "whole needs transport store and apart -1";
+    return "field whole is for transport store with apart -1";
+  if (w.senders < 0 || (w.senders > 0 && !row_of(s.transport).by_workers()))
+    return "field senders must not be negative, and is for transport store";
   if (!w.whole && (w.across || !w.weights.empty())) return "across and weights are for whole walks";
   if (w.weights.empty()) return std::nullopt;
   if (w.weights.size() > static_cast<std::size_t>(schedule::kMaxSections) ||
@@ -146,9 +149,9 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
       ranks > schedule::kMaxGpuRanks)
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle";
   if (gather) return legal_gather_walk(s, ranks);
-  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty())
-    return "apart, joins, whole, across and weights are for ag_gemm";
-  if (!row_of(s.transport).by_workers()) return "walks of gemm_rs need transport store";
+  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty() || w.senders)
+    return "fields apart, joins, whole, across, weights and senders are for ag_gemm";
+  if (!row_of(s.transport).by_workers()) return "gemm_rs with a walk: transport must be store";
   if (w.pairs && (w.together || ranks % 2 != 0))
     return "pairs needs an even number of ranks, and no together";
   return std::nullopt;
@@ -190,7 +193,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (switched && (!row_of(s.op).shares || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
   if (s.hand && (!s.unfused || !row_of(s.op).scatters() || s.shots != 1)) {
-    return "hand is for unfused gemm_rs in one shot";
+    return "field hand is for unfused gemm_rs with shots 1";
   }
   if (auto reason = legal_lag(s, ranks)) return reason;
   if (auto reason = legal_walk(s, ranks)) return reason;

@@ -23,6 +23,7 @@ struct WalkSpec {
   bool whole = false;             ///< ag_gemm, store: tiles cover all rows as one matrix
   bool across = false;            ///< whole walk: the walk's rows are columns of the result
   std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
+  int senders = 0;                ///< ag_gemm, store: the last workers only send (not all of them)
   bool together = false;          ///< gemm_rs: remote shards are walked together
   bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;

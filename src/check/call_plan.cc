@@ -127,6 +127,7 @@ void CallPlan::cut_gather() {
   std::copy(w.joins.begin(), w.joins.end(), std::next(how.joins.after));
   how.weights = std::max(1, static_cast<int>(w.weights.size()));
   std::copy(w.weights.begin(), w.weights.end(), how.weight_cols);
+  how.senders = w.senders;
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {
     if (few())
       gather_.push_back(schedule::make_gather_tiles<schedule::kMaxGpuRanks>(s, how));

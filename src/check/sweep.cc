@@ -66,6 +66,7 @@ void random_walk(Dice& dice, CallSpec& s, int ranks) {
     return;
   }
   w.whole = row_of(s.transport).by_workers() && dice.one_in(2);
+  if (row_of(s.transport).by_workers() && dice.one_in(2)) w.senders = dice.between(1, 4);
   w.across = w.whole && dice.one_in(2);
   if (w.whole && dice.one_in(2)) {
     w.weights.push_back(dice.between(1, static_cast<int>(s.cols)));
@@ -194,6 +195,9 @@ void add_walks(std::vector<CheckConfig>& all, const CallSpec& shape, int ranks, 
   if (walked.walk.whole && shape.cols > 1)
     walked.walk.weights = {1, static_cast<int>(shape.cols) - 1};
   walked.walk.across = walked.walk.whole;
+  add_runs(all, walked, ranks, workers);
+  if (row_of(shape.op).scatters() || workers < 2) return;
+  walked.walk = {.apart = ranks, .senders = 1};
   add_runs(all, walked, ranks, workers);
 }
 

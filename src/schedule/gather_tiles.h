@@ -15,11 +15,13 @@ struct GatherWalking {
   bool across = false;                 ///< whole walk: the rows of `walk` are columns of the result
   int weights = 1;                     ///< whole walk: number of weights
   int weight_cols[kMaxSections] = {};  ///< tiles of each weight, along columns of the result
+  int senders = 0;  ///< transport store: so many workers, the last ones, only send; not all
 };
 
 template <class Order>
 struct GatherTiles : AgGemm {
   GemmWorkOf<Order> work;
+  int senders = 0;  ///< of the workers; work.workers are the others
   bool across = false;
   int first_col[kMaxSections] = {};  ///< whole walk: first column of tiles of each weight
 
@@ -51,7 +53,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   if (how.weights > 1) walk_weights(order, how.weight_cols, how.weights, how.across);
   for (int w = 1; w < how.weights; ++w)
     t.first_col[w] = t.first_col[w - 1] + how.weight_cols[w - 1];
-  t.work = make_gemm_work(order, s.workers, 1, 0);
+  if (by_workers(s.transport)) t.senders = how.senders < s.workers ? how.senders : s.workers - 1;
+  t.work = make_gemm_work(order, s.workers - t.senders, 1, 0);
   return t;
 }
 
@@ -121,14 +124,16 @@ void run_sends(const GatherTiles<Order>& s, int worker, Verbs& v) {
   if (!s.walked()) return run_sends(static_cast<const AgGemm&>(s), worker, v);
   if (!by_workers(s.transport)) return;
   detail::PushVerbs<Verbs> verbs(s, v);
-  make_push_order(s, s.order().whole).run(worker, s.workers, verbs);
+  const int first = s.senders > 0 ? s.work.workers : 0;
+  if (worker < first) return;
+  make_push_order(s, s.order().whole, s.senders).run(worker - first, s.workers - first, verbs);
 }
 
 template <class Order, class Verbs>
 void run_tiles(const GatherTiles<Order>& s, int worker, Verbs& v) {
   if (!s.walked()) return run_tiles(static_cast<const AgGemm&>(s), worker, v);
   detail::GatherTileVerbs<Order, Verbs> verbs(s, v);
-  run_gemm_math(s.work, worker, 0, 1, verbs);
+  if (worker < s.work.workers) run_gemm_math(s.work, worker, 0, 1, verbs);
   verbs.admit();
 }
 

@@ -81,7 +81,7 @@ constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weigh
 }
 
 /// This rank's sends. `stage`: own rows are copied into the own slot, too.
-constexpr PushOrder make_push_order(const AgGemm& s, bool stage) {
+constexpr PushOrder make_push_order(const AgGemm& s, bool stage, int senders = 0) {
   const RowRange own = s.split.shard(s.rank);
   PushOrder o;
   o.rank = s.rank;
@@ -92,6 +92,7 @@ constexpr PushOrder make_push_order(const AgGemm& s, bool stage) {
   o.begin = own.begin;
   o.rows = own.size();
   o.chunk_rows = s.chunk_rows;
+  o.senders = senders;
   return o;
 }
 

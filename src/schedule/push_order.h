@@ -14,16 +14,30 @@ struct PushOrder {
   std::int64_t begin = 0;  ///< first own row ...
   std::int64_t rows = 0;   ///< and number of own rows
   std::int64_t chunk_rows = 1;
+  int senders = 0;  ///< CTAs of a kernel that only send; 0: idle warps of all CTAs send
+
+  struct Send {
+    int peer;
+    std::int64_t first, last;  ///< own rows
+    int flag;
+  };
+  /// The i-th piece. Senders serve one receiver after the other: shards arrive one by one.
+  [[nodiscard]] TILELACE_HD constexpr Send piece(int i) const {
+    const int chunks = pieces / targets;
+    const int at = senders > 0 ? i / chunks : i % targets;
+    const int chunk = senders > 0 ? i - at * chunks : i / targets;
+    const int peer = rank + 1 + at;
+    return {peer < ranks ? peer : peer - ranks, chunk * chunk_rows,
+            min_of((chunk + 1) * chunk_rows, rows), first_flag + chunk};
+  }
 
   /// Makes worker w's share of the sends. Verbs: push(peer, range of own rows), signal(peer, flag).
   template <class Verbs>
   TILELACE_ROLE void run(int worker, int workers, Verbs& v) const {
     for (int i = worker; i < pieces; i += workers) {
-      const int chunk = i / targets;
-      int peer = rank + 1 + i - chunk * targets;
-      if (peer >= ranks) peer -= ranks;
-      v.push(peer, chunk * chunk_rows, min_of((chunk + 1) * chunk_rows, rows));
-      v.signal(peer, first_flag + chunk);
+      const Send s = piece(i);
+      v.push(s.peer, s.first, s.last);
+      v.signal(s.peer, s.flag);
     }
   }
 };

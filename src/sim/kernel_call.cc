@@ -73,11 +73,17 @@ int workers_of(const Plan& p) {
   return p.workers * plan::gemm_of(p.kernel->way).tile.cluster() / multiprocessors_of(p);
 }
 
+/// The same of CTAs that only send.
+int senders_of(const Plan& p) {
+  const auto* gather = plan::way_if<AgGemmWay>(p);
+  return gather == nullptr ? 0 : gather->senders / multiprocessors_of(p);
+}
+
 /// The schedule's words: neither way has tiles behind those of the shards.
 Plan words_of(const Plan& p) {
   Plan words = p;
   words.straddle = false;
-  words.workers = workers_of(p);
+  words.workers = workers_of(p) + senders_of(p);
   return words;
 }
 
@@ -88,6 +94,7 @@ std::vector<StepList> record_gather(const Problem& p, const Plan& plan, const Ag
   how.apart = way.joins.empty() ? way.apart : 0;
   how.whole = way.whole;
   how.across = way.whole && way.gemm.tile.swapped;
+  how.senders = senders_of(plan);
   // A way has joins of peers, the first to arrive in front; an order's begin with the own shard.
   std::copy(way.joins.begin(), way.joins.end(), std::next(std::begin(how.joins.after)));
   return record(schedule::make_gather_tiles<schedule::kMaxGpuRanks>(
@@ -192,7 +199,7 @@ Costs kernel_costs(const MachineModel& m, const Call& call, const Plan& plan, do
   const double late = by_engines(plan) || !g.early_weights ? m.method.fused_call_us : 0;
   c.launch_us = m.compute.fixed_us + late;
   c.copy_launch_us = late;
-  c.resident = workers_of(plan);
+  c.resident = workers_of(plan) + senders_of(plan);
   c.route = {plan.route, p.ranks, p.ranks};
   return c;
 }

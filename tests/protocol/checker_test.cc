@@ -279,7 +279,9 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   s.walk = {.apart = 0, .joins = {3, 4}};
   EXPECT_EQ(legal(s, 2), "joins must have fewer entries than there are ranks");
   s.walk = {.whole = true};
-  EXPECT_EQ(legal(s, 2), "whole needs transport store and apart -1");
+  EXPECT_EQ(legal(s, 2), "field whole is for transport store with apart -1");
+  s.walk = {.senders = 1};
+  EXPECT_EQ(legal(s, 2), "field senders must not be negative, and is for transport store");
   s.walk = {.across = true};
   EXPECT_EQ(legal(s, 2), "across and weights are for whole walks");
   s.transport = Transport::store;
@@ -289,11 +291,11 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   EXPECT_EQ(legal(s, 9),
             "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle");
   s.op = Op::gemm_rs;
-  EXPECT_EQ(legal(s, 2), "apart, joins, whole, across and weights are for ag_gemm");
+  EXPECT_EQ(legal(s, 2), "fields apart, joins, whole, across, weights and senders are for ag_gemm");
   s.walk = {.pairs = true};
   EXPECT_EQ(legal(s, 3), "pairs needs an even number of ranks, and no together");
   s.transport = Transport::push;
-  EXPECT_EQ(legal(s, 2), "walks of gemm_rs need transport store");
+  EXPECT_EQ(legal(s, 2), "gemm_rs with a walk: transport must be store");
   s.walk = {.deep = 0};
   EXPECT_EQ(legal(s, 2), "wide and deep must be at least 1");
   EXPECT_EQ(legal(tiny(Op::gemm_rs), 65), "ranks must be at most 64");

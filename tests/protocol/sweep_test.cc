@@ -69,11 +69,12 @@ TEST(ProtocolWalks, AreDrawn) {
       if (w.apart > 0) ++drawn["apart" + rows];
       if (w.whole) ++drawn[(w.across ? "whole across" : "whole") + rows];
       if (w.weights.size() > 1) ++drawn["weights" + rows];
+      if (w.senders > 0) ++drawn["senders" + rows];
       if (w.pairs) ++drawn["pairs" + rows];
       if (w.together) ++drawn["together" + rows];
     }
   }
-  EXPECT_EQ(drawn.size(), 14U);
+  EXPECT_EQ(drawn.size(), 16U);
   for (const auto& [walk, times] : drawn) EXPECT_GT(times, 20) << walk;
 }
 

@@ -63,8 +63,10 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   // asked for.
   const bool pulls = row_of(o.transport).pulls;
   const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
+  // CTAs that only send are taken where a table of measured plans has them: predictions of them
+  // were not compared with times yet.
   std::erase_if(overlapped, [&](const AgGemmWay& c) {
-    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays);
+    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays) || c.senders > 0;
   });
   for (const AgGemmWay& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
@@ -118,7 +120,8 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   const auto add = [&](const std::vector<AgGemmWay>& ways) {
     for (const AgGemmWay& c : ways) {
       all.emplace_back(c);
-      if (c.path == Path::fused) all.emplace_back(unfused_of(c, p, gemm_machine(machine)));
+      if (c.path == Path::fused && c.senders == 0)
+        all.emplace_back(unfused_of(c, p, gemm_machine(machine)));
     }
   };
   add(ag_gemm_candidates(p, gemm_machine(machine)));

@@ -29,6 +29,8 @@ const std::vector<std::string>& known_kinds() {
                                               "nccl by shard",
                                               "store by shard",
                                               "store whole",
+                                              "store by shard with senders",
+                                              "store whole with senders",
                                               "store by pairs",
                                               "store by shard across",
                                               "store",

@@ -13,7 +13,9 @@ namespace tilelace::plan {
 namespace {
 
 std::string cut_of(const AgGemmWay& way) {
-  return way.path != Path::fused ? "" : way.whole ? " whole" : " by shard";
+  if (way.path != Path::fused) return "";
+  return fmt::format(" {}{}", way.whole ? "whole" : "by shard",
+                     way.senders > 0 ? " with senders" : "");
 }
 std::string cut_of(const GemmRsWay& way) {
   return way.pairs ? " by pairs" : is_across(way.gemm.tile) ? " by shard across" : " by shard";

@@ -34,6 +34,9 @@ struct AgGemmWay {
   /// waits only for that shard.
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push only): rows are passed from rank to rank
+  /// Transport store: so many CTAs of the GEMM kernel multiply nothing and send all rows, by bulk
+  /// copies; 0: idle warps of all CTAs send them.
+  int senders = 0;
 
   /// Whether waits for flags come between copies. Each such wait is a kernel.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
@@ -47,6 +50,9 @@ struct AgGemmWay {
 inline constexpr int kRelayMultiprocessors = 1;
 /// SMs that plans of transport nccl leave free: one for each CTA that NCCL's kernels may have.
 inline constexpr int kNcclMultiprocessors = 4;
+
+/// CTAs that only send: as many as fill the links (benchmarks/nvidia-h200-tp4/links.jsonl).
+inline constexpr int kSenders = 8;
 
 /// Whether clusters have at most two CTAs. On a device of its own such a GEMM is always resident as
 /// a whole. A GEMM that is only partly resident would hold up the copies that it waits for.

@@ -30,7 +30,8 @@ double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks)
   const auto rows =
       static_cast<double>((peer - 1) * g.rows + std::min(of_last * g.way.chunk_rows, g.rows));
   const double moved = us_at(rows * static_cast<double>(g.row_bytes), rate_of(h, g));
-  if (row.by_workers()) return h.flag_us + moved;
+  // A sender raises a chunk's flag once pieces behind it have left.
+  if (row.by_workers()) return h.flag_us * (g.way.senders > 0 ? 2 : 1) + moved;
   // A copy engine raises a flag a chunk; who relays, or pulls, waits for one before.
   const auto flags = static_cast<double>((peer - 1) * all + of_last - 1);
   const bool relays = row.pulls || (g.way.route == RouteKind::ring && g.ranks > 2);
@@ -42,7 +43,7 @@ double gathered_us(const Hardware& h, const Gathering& g, double products_us, in
   const int last = g.ranks - 1;
   if (last == 0) return products_us + h.call_us;
   const bool engine = !row_of(g.way.transport).by_workers();
-  if (!engine) products_us += kHeldUp * arrival_us(h, g, last);
+  if (!engine && g.way.senders == 0) products_us += kHeldUp * arrival_us(h, g, last);
   const double each = products_us / g.ranks;
   double us = products_us;
   for (int peer = 1; peer <= last; ++peer) {

@@ -8,11 +8,12 @@
 
 namespace tilelace::plan {
 
-/// How rows travel: transport, route and size of chunks.
+/// How rows travel.
 struct Travel {
   Transport transport = {};
   RouteKind route = RouteKind::mesh;
   schedule::Index chunk_rows = 1;
+  int senders = 0;  ///< CTAs that only send
 };
 
 /// The traffic: shards of this many rows, from every rank to all others.

@@ -46,6 +46,25 @@ Call make_call(const OpCall& op, const plan::AgGemmWay& way, const RankCalls& ca
   return c;
 }
 
+/// CTAs that only send stand beside all workers, in whole clusters.
+void require_senders(const Call& c, const RankCalls& calls) {
+  const int senders = c.plan.senders;
+  if (senders == 0) return;
+  const plan::GemmTile& tile = c.plan.gemm.tile;
+  require(
+      row_of(c.plan.transport).by_workers() && c.plan.path == Path::fused &&
+          c.plan.gemm.split_tiles == 0 && plan::can_push(tile.blocks, tile.width) &&
+          senders % tile.cluster() == 0,
+      "ag_gemm: senders: got {} with path {}, transport {}, split {}, tile {}, expected path "
+      "fused, transport store, split 0, a tile that can send (docs/plans.md) and whole clusters",
+      senders, name_of(c.plan.path), name_of(c.plan.transport), c.plan.gemm.split_tiles, tile.name);
+  const int ctas = c.plan.gemm.workers * tile.cluster() + senders;
+  require(!calls.shares_device() && ctas <= calls.multiprocessors() * tile.per_sm,
+          "ag_gemm: senders: got {} CTAs with them, expected at most {} on {} multiprocessors, and "
+          "no max_workers",
+          ctas, calls.multiprocessors() * tile.per_sm, calls.multiprocessors());
+}
+
 void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
@@ -60,6 +79,7 @@ void require_call(const Call& c, const RankCalls& calls) {
   require(!c.plan.whole || row_of(c.plan.transport).by_workers(),
           "ag_gemm: transport: got {} for tiles that straddle shards, expected store",
           name_of(c.plan.transport));
+  require_senders(c, calls);
   require(c.plan.route == RouteKind::mesh ||
               (c.plan.route == RouteKind::ring && row_of(c.plan.transport).pushes()),
           "ag_gemm: got route {} with transport {}, expected mesh, or ring with push",
@@ -255,7 +275,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.call.last = launch.last;
   params.rows_here = launch.rows_here;
   if (!c.copied() && launch.first && !c.pushed())
-    params.push = schedule::make_push_order(c.schedule, c.plan.whole);
+    params.push = schedule::make_push_order(c.schedule, c.plan.whole, c.plan.senders);
   params.input = static_cast<const std::byte*>(c.tensors.input.data);
   params.staged = calls.data_at(c.slot);
   params.row_bytes = c.row_bytes();
@@ -271,7 +291,8 @@ void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t 
           gated ? " for gate and up" : "");
   for (const Launch& launch : launches_of(c)) {
     AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
-    const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
+    GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
+    grid.ctas += params.push.senders;  // the first ones of the grid
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
     launch_gemm(kernel, function, &params, grid, stream, early);

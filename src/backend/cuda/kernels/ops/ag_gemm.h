@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard, in order of
 // arrival, or over all rows as one matrix. The loading warp waits for the flags of the rows that it
-// loads, another warp waits for the peers' headers, and two warps may send this rank's rows.
+// loads, another warp waits for the peers' headers, and two warps may send this rank's rows: in all
+// CTAs, or in those at the front of the grid (PushOrder::senders), which multiply nothing.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -46,6 +47,11 @@ struct Gathering : PlainHooks<B> {
   using Place = typename B::Place;
   static constexpr int kLoadRegisters = B::Shape::kWaitingRegisters;
   static constexpr bool kSends = plan::can_push(B::Tile::blocks, B::Tile::width);
+
+  /// Whether this CTA has tiles: clusters behind the last worker only send.
+  static TILELACE_DEVICE bool multiplies(const Params& p, const Place& place) {
+    return !kSends || place.worker < p.work.workers;
+  }
 
   static TILELACE_DEVICE void prefetch(const Params& p) {
     ptx::prefetch_map(p.out);
@@ -99,6 +105,11 @@ struct Gathering : PlainHooks<B> {
     const Params& p;
     Shared shared;
     TILELACE_DEVICE Finish(const Params& params, Shared memory) : p(params), shared(memory) {}
+    template <class Work, class Math>
+    TILELACE_DEVICE void walk(const Work& work, int worker, int lane, int lanes, Math& math) {
+      if (!kSends || worker < work.workers)
+        schedule::run_gemm_math(work, worker, lane, lanes, math);
+    }
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
       const CtaTile at = enter(p, math.place(), cell);
@@ -108,11 +119,14 @@ struct Gathering : PlainHooks<B> {
     }
   };
 
-  static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& /*place*/,
+  static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& place,
                                          int warp) {
     if (warp == 1) admit(p, shared, [] { ptx::sync_threads(kNumberBarrier, kNumberThreads); });
     if (warp >= 2) {
-      if constexpr (kSends)
+      constexpr int kRing = B::Tile::stages * B::Shape::kStageBytes;
+      if (kSends && !multiplies(p, place))
+        send_in_bulk<kRing>(p, warp - 2, shared.base, shared.staging(0));
+      else if (kSends && p.push.senders == 0)
         push_rows(p);
       else
         // stays: the barrier counts these threads
