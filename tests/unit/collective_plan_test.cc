@@ -68,7 +68,8 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
       {kReduce, [](auto& a) { a.args.reduction = Reduction{3}; },
        "all_reduce: reduction: got the unknown value 3, expected sum, avg or max"},
       {kGather, [](auto& a) { a.args.reduction = Reduction::max; },
-       "all_gather: reduction: got max, expected the default (sum), since this collective adds nothing"},
+       "all_gather: reduction: got max, expected the default (sum), since this collective adds "
+       "nothing"},
       {kScatter, [](auto& a) { a.args.item = Item::i32, a.args.reduction = Reduction::avg; },
        "reduce_scatter: item with reduction avg: got i32, expected bf16, fp16 or fp32"},
       {kGather, [](auto& a) { a.takes = {1}; },

@@ -367,8 +367,8 @@ TEST(CudaPlan, ErrorsOfOptions) {
   o.straddle = true;
   EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
   o = {};
-  o.transport = Transport::store;  // of so many rows copy engines are better
-  EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
+  o.transport = Transport::store;  // idle warps do not send so many rows
+  EXPECT_GT(way_of<AgGemmWay>(make_plan(p, cuda_machine(), o)).senders, 0);
   o = {};
   o.chunk_rows = 0;
   EXPECT_NE(error_of(p, o).find("got 0, expected at least 1 "), std::string::npos);

@@ -63,12 +63,18 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   // asked for.
   const bool pulls = row_of(o.transport).pulls;
   const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
-  // CTAs that only send are taken where a table of measured plans has them: predictions of them
-  // were not compared with times yet.
+  // CTAs that only send are taken where a table of measured plans has them, or where transport
+  // store is asked for and idle warps do not send so many rows: more than two GPUs, which they are
+  // for, have not timed them.
+  const bool sent = o.transport && row_of(o.transport).by_workers() &&
+                    std::ranges::none_of(overlapped, [&](const AgGemmWay& c) {
+                      return c.senders == 0 && c.transport == *o.transport;
+                    });
   std::erase_if(overlapped, [&](const AgGemmWay& c) {
-    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays) || c.senders > 0;
+    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays) || (c.senders > 0 && !sent);
   });
   for (const AgGemmWay& c : overlapped) {
+    if (c.senders > 0) continue;
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
   }
@@ -76,7 +82,7 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
     if (!wanted(c, o)) continue;
     if (o.path.value_or(c.path) == c.path) all.push_back(c);
     if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
-        c.chunk_rows == coarsest[way_of(c)])
+        c.senders == 0 && c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p, gemm_machine(machine)));
   }
   require(

@@ -30,7 +30,6 @@ const std::vector<std::string>& known_kinds() {
                                               "store by shard",
                                               "store whole",
                                               "store by shard with senders",
-                                              "store whole with senders",
                                               "store by pairs",
                                               "store by shard across",
                                               "store",

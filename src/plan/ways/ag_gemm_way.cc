@@ -112,11 +112,9 @@ class GatherCandidates {
     if (machine.shared || p_.ranks == 1 || machine.multiprocessors < kLeastRelayed) return;
     const GemmMachine rest = machine.leaving(kSenders);
     for (const GemmPlan& gemm : gemms(p_.m, rest)) {
-      if (gemm.split_tiles != 0 || gemm.by_neighbours || !fits_beside_copies(gemm.tile) ||
-          !can_push(gemm.tile.blocks, gemm.tile.width))
-        continue;
-      if (can_be_cut(gemm)) add_by_shard(gemm, rest, Transport::store, RouteKind::mesh, kSenders);
-      if (p_.outputs() == 1 || p_.activation == Activation::swiglu) add_whole(gemm, rest, kSenders);
+      if (can_be_cut(gemm) && !gemm.by_neighbours && fits_beside_copies(gemm.tile) &&
+          can_push(gemm.tile.blocks, gemm.tile.width))
+        add_by_shard(gemm, rest, Transport::store, RouteKind::mesh, kSenders);
     }
   }
 
@@ -161,8 +159,8 @@ class GatherCandidates {
         gathered_us(hardware_, gathering, us, p_.ranks));
   }
 
-  void add_whole(const GemmPlan& gemm, const GemmMachine& machine, int senders = 0) {
-    const Travel way{Transport::store, RouteKind::mesh, push_chunk(senders), senders};
+  void add_whole(const GemmPlan& gemm, const GemmMachine& machine) {
+    const Travel way{Transport::store, RouteKind::mesh, push_chunk()};
     const AgGemmWay plan{.gemm = gemm, .whole = true};
     add(plan, way,
         products_us(p_, plan, machine) + hardware_.call_us +
