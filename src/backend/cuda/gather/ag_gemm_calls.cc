@@ -54,9 +54,10 @@ void require_senders(const Call& c, const RankCalls& calls) {
   require(
       row_of(c.plan.transport).by_workers() && c.plan.path == Path::fused &&
           c.plan.gemm.split_tiles == 0 && plan::can_push(tile.blocks, tile.width) &&
-          senders % tile.cluster() == 0,
+          senders % tile.cluster() == 0 && !c.plan.gemm.by_neighbours,
       "ag_gemm: senders: got {} with path {}, transport {}, split {}, tile {}, expected path "
-      "fused, transport store, split 0, a tile that can send (docs/plans.md) and whole clusters",
+      "fused, transport store, split 0, a tile that can send (docs/plans.md), whole clusters, and "
+      "workers that are not numbered by neighbours",
       senders, name_of(c.plan.path), name_of(c.plan.transport), c.plan.gemm.split_tiles, tile.name);
   const int ctas = c.plan.gemm.workers * tile.cluster() + senders;
   require(!calls.shares_device() && ctas <= calls.multiprocessors() * tile.per_sm,
