@@ -167,6 +167,8 @@ RUNS = {
     "gemm_ar": Run(8, "gemm_ar"),
     # Relays need so many multiprocessors; from three ranks on what came is handed on.
     "copies": Run(5, "ag_gemm", "pull by shard,ring by shard", multiprocessors=17, ranks=3),
+    # CTAs that only send need as many; from three ranks on they send to one after the other.
+    "senders": Run(2, "ag_gemm", "store by shard with senders", multiprocessors=17, ranks=3),
     "unfused": Run(4, "gemm_rs,gemm_ar", "unfused add,unfused ring,unfused store,unfused pull"),
     "pushed": Run(4, "gemm_rs,gemm_ar", PUSHED),
     "sums": Run(8, "gemm_ar", "pull in one shot,pull in two shots"),

@@ -92,7 +92,7 @@ TILELACE_DEVICE void send_in_bulk(const Params& p, int warp, ptx::Shared ring,
   static_assert(kPiece > 0);
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
-  __syncwarp();
+  __syncwarp();  // stays: the barrier below says that all lanes have the number
   ptx::arrive_threads(kNumberBarrier, kNumberThreads);
   if ((threadIdx.x & 31) != 0) return;
   BulkRing<kSendDepth> copies{ring + warp * kSendDepth * static_cast<int>(kPiece),
