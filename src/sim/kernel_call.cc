@@ -45,10 +45,25 @@ bool is_played(const Plan& p) {
          !row_of(gather->transport).needs_nccl();
 }
 
-/// The planner's, fastest prediction first; none of sizes that kernels do not take.
+/// Multiprocessors of what is a worker here.
+int multiprocessors_of(const Plan& p) {
+  const auto* reduce = plan::way_if<GemmRsWay>(p);
+  return reduce != nullptr && reduce->pairs ? 1 : plan::gemm_of(p.kernel->way).tile.cluster();
+}
+
+/// CTAs that only send, counted in workers.
+int senders_of(const Plan& p) {
+  const auto* gather = plan::way_if<AgGemmWay>(p);
+  return gather == nullptr ? 0 : gather->senders / multiprocessors_of(p);
+}
+
+/// The planner's, fastest prediction first, without CTAs that only send, which the planner takes by
+/// tables alone; none of sizes that kernels do not take.
 std::vector<plan::CudaWay> ways_of(const MachineModel& m, const Call& call) {
   try {
-    return plan::cuda_ways(call.problem, planner_machine(m));
+    auto all = plan::cuda_ways(call.problem, planner_machine(m));
+    std::erase_if(all, [](const plan::CudaWay& way) { return senders_of(way.plan) > 0; });
+    return all;
   } catch (const Error&) {
     return {};
   }
@@ -63,20 +78,8 @@ schedule::GemmOrder walk_of(const GemmPlan& g) {
   return walk;
 }
 
-/// Multiprocessors of what is a worker here.
-int multiprocessors_of(const Plan& p) {
-  const auto* reduce = plan::way_if<GemmRsWay>(p);
-  return reduce != nullptr && reduce->pairs ? 1 : plan::gemm_of(p.kernel->way).tile.cluster();
-}
-
 int workers_of(const Plan& p) {
   return p.workers * plan::gemm_of(p.kernel->way).tile.cluster() / multiprocessors_of(p);
-}
-
-/// The same of CTAs that only send.
-int senders_of(const Plan& p) {
-  const auto* gather = plan::way_if<AgGemmWay>(p);
-  return gather == nullptr ? 0 : gather->senders / multiprocessors_of(p);
 }
 
 /// The schedule's words: neither way has tiles behind those of the shards.
