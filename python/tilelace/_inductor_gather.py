@@ -11,6 +11,7 @@ from . import _groups
 from ._inductor_graph import (
     ATEN,
     OPS,
+    STRIDES_TAKEN,
     WAITED_AGAIN,
     arguments,
     call,
@@ -130,7 +131,7 @@ def fuse_gather(graph: fx.Graph, gather: fx.Node) -> bool:
     if len(gather.users) > 1 and whole.node is not wait:
         return skip(gather, WAITED_AGAIN)
     if whole.dim and strides_matter(graph):
-        return skip(gather, "fusing would change the strides of its result, which as_strided in the graph may read")
+        return skip(gather, STRIDES_TAKEN)
     if why := unreachable(name, value(x).device):
         return skip(gather, why)
     kept = len(gather.users) > 1 or any(

@@ -21,6 +21,7 @@ log = logging.getLogger("tilelace.inductor")
 
 ATEN, COLLECTIVES, OPS = torch.ops.aten, torch.ops._c10d_functional, torch.ops.tilelace
 # Why a collective is left as it is whose result goes to more than the wait that is looked at.
+STRIDES_TAKEN = "fusing would change the strides of its result, which as_strided in the graph may read"
 WAITED_AGAIN = "its result is waited for more than once, or kept for the backward graph before the wait"
 _PRODUCTS = (ATEN.mm.default, ATEN.addmm.default)
 _RESHAPES = (ATEN.view.default, ATEN.reshape.default, ATEN._unsafe_view.default)

@@ -11,6 +11,7 @@ from ._inductor_graph import (
     ATEN,
     COLLECTIVES,
     OPS,
+    STRIDES_TAKEN,
     arguments,
     call,
     erase_unused,
@@ -115,7 +116,7 @@ def fuse_reduce(graph: fx.Graph, reduce: fx.Node) -> str:
     if bias is not None and added is None:
         return "every rank adds its bias before the sum, and the fused op would add only one"
     if summed.dim and strides_matter(graph):
-        return "fusing would change the strides of its result, which as_strided in the graph may read"
+        return STRIDES_TAKEN
     if why := unreachable(name, value(right).device):
         return why
     more: dict[str, Any] = {"scatter_dim": summed.dim} if summed.dim else {}

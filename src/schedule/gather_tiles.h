@@ -21,11 +21,12 @@ struct GatherWalking {
 template <class Order>
 struct GatherTiles : AgGemm {
   GemmWorkOf<Order> work;
-  int senders = 0;  ///< of the workers; work.workers are the others
   bool across = false;
   int first_col[kMaxSections] = {};  ///< whole walk: first column of tiles of each weight
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
+  /// Of a walk: workers that only send, behind those of `work`.
+  [[nodiscard]] constexpr int senders() const { return workers - work.workers; }
   [[nodiscard]] constexpr GatherTile at(GemmCell c) const {
     const Order& o = order();
     const bool turned = o.whole && across;
@@ -53,8 +54,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   if (how.weights > 1) walk_weights(order, how.weight_cols, how.weights, how.across);
   for (int w = 1; w < how.weights; ++w)
     t.first_col[w] = t.first_col[w - 1] + how.weight_cols[w - 1];
-  if (by_workers(s.transport)) t.senders = how.senders < s.workers ? how.senders : s.workers - 1;
-  t.work = make_gemm_work(order, s.workers - t.senders, 1, 0);
+  const int most = by_workers(s.transport) ? s.workers - 1 : 0;
+  t.work = make_gemm_work(order, s.workers - (how.senders < most ? how.senders : most), 1, 0);
   return t;
 }
 
@@ -124,9 +125,9 @@ void run_sends(const GatherTiles<Order>& s, int worker, Verbs& v) {
   if (!s.walked()) return run_sends(static_cast<const AgGemm&>(s), worker, v);
   if (!by_workers(s.transport)) return;
   detail::PushVerbs<Verbs> verbs(s, v);
-  const int first = s.senders > 0 ? s.work.workers : 0;
+  const int first = s.senders() > 0 ? s.work.workers : 0;
   if (worker < first) return;
-  make_push_order(s, s.order().whole, s.senders).run(worker - first, s.workers - first, verbs);
+  make_push_order(s, s.order().whole, s.senders()).run(worker - first, s.workers - first, verbs);
 }
 
 template <class Order, class Verbs>

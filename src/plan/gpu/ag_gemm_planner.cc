@@ -35,6 +35,10 @@ bool wanted(const AgGemmWay& c, const PlanOptions& o) {
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
+/// Whether there is also a plan with the rows first and the product behind them. Not where CTAs of
+/// the product send the rows.
+bool has_unfused(const AgGemmWay& c) { return c.path == Path::fused && c.senders == 0; }
+
 /// One after the other, made of the same parts: the rows travel in one piece.
 AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
@@ -74,15 +78,14 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
     return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays) || (c.senders > 0 && !sent);
   });
   for (const AgGemmWay& c : overlapped) {
-    if (c.senders > 0) continue;
     Index& chunk = coarsest[way_of(c)];
     chunk = std::max(chunk, c.chunk_rows);
   }
   for (const AgGemmWay& c : overlapped) {
     if (!wanted(c, o)) continue;
     if (o.path.value_or(c.path) == c.path) all.push_back(c);
-    if (o.path.value_or(Path::unfused) == Path::unfused && c.path == Path::fused &&
-        c.senders == 0 && c.chunk_rows == coarsest[way_of(c)])
+    if (o.path.value_or(Path::unfused) == Path::unfused && has_unfused(c) &&
+        c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p, gemm_machine(machine)));
   }
   require(
@@ -126,8 +129,7 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   const auto add = [&](const std::vector<AgGemmWay>& ways) {
     for (const AgGemmWay& c : ways) {
       all.emplace_back(c);
-      if (c.path == Path::fused && c.senders == 0)
-        all.emplace_back(unfused_of(c, p, gemm_machine(machine)));
+      if (has_unfused(c)) all.emplace_back(unfused_of(c, p, gemm_machine(machine)));
     }
   };
   add(ag_gemm_candidates(p, gemm_machine(machine)));
