@@ -26,7 +26,7 @@ struct Peer {
 /// One rank's part of all baselines.
 class Baselines {
  public:
-  /// Collective. Errors: usage (a build without CUDA or NCCL's header), system (no library).
+  /// Collective. Errors: usage (a build without CUDA or NCCL's header), system (no libnccl).
   Baselines(Communicator& member, const Workload& work, GpuTimes& times);
   Baselines(const Baselines&) = delete;
   Baselines& operator=(const Baselines&) = delete;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM by cuBLASLt and its collective by NCCL, on copies of a table line's operands.
+// A GEMM by cuBLASLt and its collective by NCCL, on copies of the operands of a row of the table.
 #pragma once
 #include <array>
 #include <memory>
@@ -17,7 +17,7 @@ namespace tilelace::cli {
 constexpr std::array kBuffers{cuda::NcclBuffer::plain, cuda::NcclBuffer::registered,
                               cuda::NcclBuffer::window};
 
-/// What the baselines of all lines of the table share.
+/// The state that is made once and that the baselines of all rows of the table use.
 struct BaselineContext {
   Communicator& member;
   const Workload& work;
@@ -27,8 +27,8 @@ struct BaselineContext {
   cudaStream_t stream = nullptr;
 };
 
-/// A GEMM by cuBLASLt, with all weights as one matrix, and its collective by NCCL. Rows are dense;
-/// if rows are split over the ranks, all shards are padded to the same number of rows.
+/// A GEMM by cuBLASLt, with all weights joined to one matrix, and its collective by NCCL. Matrices
+/// are dense. If rows are split over the ranks, all shards are padded to the same number of rows.
 class BlasProduct {
  public:
   BlasProduct(BaselineContext& context, const model::LayerGemm& gemm, std::int64_t m);
@@ -41,7 +41,7 @@ class BlasProduct {
   void collect(cuda::NcclBuffer kind, int i);
   /// Runs GEMM and collective one after the other.
   void unfused(cuda::NcclBuffer kind, int i);
-  /// Overwrites old results, so that they cannot be mistaken for new ones.
+  /// Overwrites the old results of call 0, so that they cannot be mistaken for new ones.
   void clear(cuda::NcclBuffer kind);
   void deliver(cuda::NcclBuffer kind, const std::vector<GuardedMatrix>& outputs);
 

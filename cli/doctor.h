@@ -18,9 +18,9 @@ namespace tilelace::cli {
 
 class Report {
  public:
-  /// A report for the user: lines fit the terminal, and private names stay.
+  /// A report for the user: lines are broken to fit the terminal, and private names are shown.
   Report() = default;
-  /// A report for strangers: lines are not broken, and these names are replaced.
+  /// A report for strangers: lines are not broken, and the given names are replaced.
   explicit Report(PrivateNames names) : names_(std::move(names)) {}
   [[nodiscard]] bool for_strangers() const { return names_.has_value(); }
 
@@ -43,7 +43,7 @@ class Report {
     print(disabled_.empty() ? "nothing is missing" : "what is missing, and what that disables:", 0);
     for (const auto& d : disabled_) print(fmt::format("  {}", d), 4);
   }
-  /// Prints a text that is broken into lines already.
+  /// Prints a text whose lines are already broken.
   void text(const std::string& text) const {
     fmt::print("{}", names_ ? without_homes(text, *names_) : text);
   }
@@ -100,10 +100,10 @@ struct MeasuredMachine {
   std::string ranks;
 };
 
-/// Times cores, copies and flags of this machine; takes about two seconds.
+/// Times GEMMs, copies and flags on this machine's cores; takes about two seconds.
 MeasuredMachine measure_cpu_ranks();
 /// Times GEMMs, copies and links of all GPUs of this machine. Takes about half a minute; after one
-/// minute the process exits. Numbers that are not measured stay as in `known`. Errors: usage (a
+/// minute the process exits. Numbers that are not measured are taken from `known`. Errors: usage (a
 /// build without CUDA, or no GPU that the build has kernels for), system.
 MeasuredMachine measure_gpu_ranks(const sim::MachineModel& known);
 

@@ -12,21 +12,21 @@ namespace tilelace::cli {
 struct GpuFacts {
   int count = 0;
   std::string name;    ///< of device 0
-  std::string driver;  ///< version, as the kernel module reports it
+  std::string driver;  ///< version of the kernel module; if unknown, the CUDA version it supports
   int multiprocessors = 0;
-  int architecture = 0;  ///< index of its row in core/architecture.h
+  int architecture = 0;  ///< index of its row in core/architecture.h; 0 also if it has no row
   std::int64_t memory_bytes = 0;
-  double memory_bytes_per_s = 0;  ///< from clock and bus width; 0: not known
+  double memory_bytes_per_s = 0;  ///< computed from clock and bus width; 0: not known
   bool cublas = false;            ///< libcublasLt can be loaded
 };
 
 /// Errors: usage (a build without CUDA), system (no driver).
 GpuFacts gpu_facts();
 
-/// Whether this build has the kernel of the plan.
+/// Whether this build has the kernel that the plan needs; true also if the plan needs no kernel.
 bool gpu_has_kernel(const Plan& plan, DType dtype);
 
-/// Makes this device the calling thread's current one. Error: system.
+/// Makes `device` the current device of the calling thread. Error: system.
 void take_gpu(int device);
 
 /// Copies between host and device memory, in either direction.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that measures on a GPU.
+// A rank that times calls on its GPU.
 #pragma once
 #include <functional>
 #include <optional>
@@ -15,9 +15,9 @@ struct GpuRank {
   /// Collective.
   GpuRank(const Workload& work, Communicator& member, const Send& send);
 
-  /// Collective. The fastest plan of candidates_of that this build has kernels for; none if
-  /// candidates_of is empty. call(i, plan) makes the i-th call of a graph by `plan`. `took` gets
-  /// the candidates' times.
+  /// Collective. Times those plans of candidates_of that this build has kernels for and returns the
+  /// fastest; none if candidates_of is empty. call(i, plan) makes the i-th call of a graph, with
+  /// `plan`. The candidates' times are appended to `took`.
   std::optional<Plan> fastest(const Job& job, std::int64_t m,
                               const std::function<void(int, const Plan&)>& call,
                               std::vector<CallTime>& took);

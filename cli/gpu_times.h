@@ -24,20 +24,20 @@ using GpuCall = std::function<void(int)>;
 
 using plan::CallTime;
 
-/// Collective; for CPU and GPU ranks. The largest of all ranks' numbers.
+/// Collective; for CPU and GPU ranks. The largest of the numbers that the ranks pass as `mine`.
 double most_of(Communicator& member, double mine);
 
 /// One rank's part of the timing. All members but stream() are collective: every rank makes the
 /// same calls in the same order.
 class GpuTimes {
  public:
-  /// `tick` is called now and then; a graph has `calls` calls. Error: system.
+  /// `tick` is called after each step, to show progress; a graph has `calls` calls. Error: system.
   GpuTimes(Communicator& member, std::function<void()> tick, int calls = kGraphCalls);
 
   [[nodiscard]] void* stream() const { return timer_->stream(); }
-  /// Finds the fastest call, as plan::fastest_of does.
+  /// Finds the fastest call with plan::fastest_of.
   plan::Halving fastest(const std::vector<GpuCall>& calls, std::span<const double> predicted_us);
-  /// `count` samples of each call, one in every shuffled round, each after >= `warmup` replays.
+  /// Takes `count` rounds of one sample per call, in random order, each after >= `warmup` replays.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls, int count,
                                            int warmup);
   /// The time that the host spends on an eager call when calls follow one another and the launch

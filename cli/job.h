@@ -39,7 +39,7 @@ struct Workload {
   DType dtype{};
   PlanOptions options;
   std::string plan;    ///< GPUs: a printed plan, which replaces options; empty: none
-  int iterations = 0;  ///< 0: as many as fit the time for a row
+  int iterations = 0;  ///< samples of a time; 0: CPU ranks take 3 to 40 in 1.2 s a row, GPUs 10
   int warmup = 2;
   bool check = true;
   /// GPUs: how many plans of each kind are timed, the best predicted first. If 0 and `kinds` is
@@ -53,9 +53,9 @@ struct Workload {
   /// GPUs: times only `fused` and baselines that do the whole call (product and collective), and
   /// skips the check with integers. Ranks prepare for `fused` alone, one m at a time.
   bool brief = false;
-  bool force = false;      ///< `tunes` also on GPUs that are throttled or shared
-  double budget_s = 0;     ///< rows that would start later are left out; 0: no limit
-  std::vector<bool> skip;  ///< rows to leave out, by number (job * sizes + size); empty: none
+  bool force = false;      ///< with `tunes`: also times on GPUs that are throttled or shared
+  double budget_s = 0;     ///< seconds after which no further row is begun; 0: no limit
+  std::vector<bool> skip;  ///< by number of a row (see job_of): true to leave it out; empty: none
   Device device = Device::cpu;
   GpuFacts gpus;  ///< cuda only
 };
@@ -70,7 +70,7 @@ std::string_view name_of(const Job& job);
 
 std::int64_t sum_of(const std::vector<std::int64_t>& values);
 
-/// Rows are numbered job * sizes + size.
+/// A row is a job at one size. Its number: index of the job * number of sizes + index of the size.
 const Job& job_of(const Workload& work, int row);
 std::int64_t m_of(const Workload& work, int row);
 
@@ -78,14 +78,14 @@ Problem problem_of(const model::LayerGemm& gemm, std::int64_t m, DType dtype);
 /// The options that apply to this job, so that one list suits several ops: only gemm_ar has blocks,
 /// only gemm_rs and gemm_ar have partials. check_workload refuses options that apply to no job.
 PlanOptions options_for(const PlanOptions& options, const Job& job);
-/// Options for another path. For CPU ranks they keep the tile and the type of partials; the planner
-/// chooses the rest.
+/// Options for a plan with another path. For CPU ranks, the tile and the type of partials are those
+/// of `options`; the planner chooses the rest.
 PlanOptions baseline_options(const PlanOptions& options, Path path, Device device);
 
 /// The paths that are timed in addition to the default one.
 std::vector<Path> baseline_paths(Device device, Op op);
-/// Options for each plan that is timed: first the default plan, which is reported as `fused`; last
-/// the unfused plan. A brief workload has only the first.
+/// Options of each plan that is timed. The first are the job's own, whose plan is reported as
+/// `fused`; the last are for the unfused plan. A brief workload has only the first.
 std::vector<PlanOptions> ways_of(const Workload& work, const Job& job);
 
 /// The plans of which the fastest becomes `fused`: the planner's choice, then plans with the best
@@ -93,8 +93,8 @@ std::vector<PlanOptions> ways_of(const Workload& work, const Job& job);
 /// asks for no candidates. Errors: usage (an unknown kind, a plan without a tile).
 std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, std::int64_t m,
                                          const Machine& machine);
-/// Parses a list of cublas (always timed), nccl, nccl_registered, nccl_window and beside. Errors:
-/// usage (an unknown word).
+/// Parses a list of cublas (timed even if not listed), nccl, nccl_registered, nccl_window and
+/// beside. Errors: usage (an unknown word).
 std::vector<std::string> parse_baselines(std::string_view text);
 /// As parse_baselines, but only nccl, nccl_registered and nccl_window: for collectives without a
 /// product. Errors: usage (an unknown word).
@@ -105,17 +105,17 @@ std::vector<std::string> parse_buffers(std::string_view text);
 /// a printed plan. Errors: usage.
 void take_plans(const std::vector<std::string>& plans, Workload& work);
 
-/// The machine that a group with these options would plan for, without making the group. `gpus`:
-/// the GPUs of this machine; null: H200s.
+/// The machine that a group with these options would plan for; no group is made. `gpus`: the GPUs
+/// of this machine; null: assumes H200s.
 Machine machine_for(int ranks, const CommunicatorOptions& options, const GpuFacts* gpus = nullptr);
-/// `workers`; if that is 0: cores / ranks, but at least 1.
+/// Workers of a rank: `workers`, or, if that is 0, cores / ranks, but at least 1.
 int workers_for(int ranks, int workers);
 
-/// Checks every problem and plan of the workload, and that each override applies to some problem;
-/// throws the first usage error.
+/// Checks every problem and plan of the workload, and that the options `blocks` and `partials`
+/// apply to some job if given; throws the first usage error.
 void check_workload(const Workload& work, const Machine& machine);
 
-/// Bytes that all ranks of this machine need together at the worst moment.
+/// Bytes that all ranks of this machine need together for the job that needs most.
 std::int64_t memory_needed(const Workload& work, const Machine& machine);
 /// Throws a usage error if memory_needed is more than this machine has.
 void check_memory(const Workload& work, const Machine& machine);

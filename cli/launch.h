@@ -9,12 +9,12 @@ namespace tilelace::cli {
 struct LaunchOptions {
   int ranks = 1;
   bool tag = false;    ///< print output in whole lines, each prefixed with its rank
-  double grace_s = 5;  ///< seconds from SIGTERM to SIGKILL
+  double grace_s = 5;  ///< seconds from SIGTERM to SIGKILL for ranks that must be ended
   std::vector<std::string> command;
 };
 
 /// Runs until every rank has ended; if one fails, ends the others. When launch returns or throws,
-/// all processes of the ranks have ended, and the files by which ranks met are removed. Returns
+/// all processes of the ranks have ended, and the folder in which ranks met is removed. Returns
 /// the exit code of the first rank that failed (128 + n for signal n), else 0. Errors: usage (the
 /// program cannot be started), system, Interrupted.
 int launch(const LaunchOptions& options);

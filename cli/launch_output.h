@@ -12,9 +12,9 @@ namespace tilelace::cli {
 /// Prints the ranks' output in whole lines, each prefixed with its rank: "[2] text".
 class TaggedOutput {
  public:
-  /// Makes a pipe, returns its write end. Lines written there appear on descriptor `to` (1 or 2).
+  /// Makes a pipe, returns its write end. Its lines are printed on descriptor `to` (1 or 2).
   comm::UniqueFd add(int rank, int to);
-  /// Prints output that arrives within `wait_ms`. Throws Interrupted if the output has no reader.
+  /// Waits at most `wait_ms` for output and prints it. Throws Interrupted if the reader is gone.
   void print(int wait_ms);
   /// Prints what the pipes still hold, unfinished lines too, and closes the pipes.
   void finish();

@@ -13,7 +13,7 @@ namespace tilelace::cli {
 struct ModelRequest {
   std::string model;    ///< a known name, a config.json, or a folder with one
   std::string weights;  ///< a .safetensors file; empty: the one in the folder, or random
-  std::string layer;    ///< a number or "all"; empty: all if a file has the weights, else 0
+  std::string layer;    ///< a number or "all"; empty: all if weights are from a file, else 0
   std::string ops;      ///< value of --op
 };
 
@@ -22,8 +22,8 @@ struct ModelRequest {
 void load_model(const ModelRequest& request, int ranks, Workload& work);
 
 /// Fills the jobs: either a model's products, or one product of each op with the given n (of each
-/// weight) and k, which are unsharded. Errors: usage (as load_model and require_sizes; only the
-/// texts of require_sizes begin with `command`).
+/// weight) and k, which are unsharded. Errors: usage (those of load_model, and those of
+/// require_sizes, whose texts begin with `command`).
 void load_products(std::string_view command, const ModelRequest& request,
                    const std::vector<std::int64_t>& n, std::int64_t k, int ranks, Workload& work);
 /// Throws a usage error, which begins with `command`, unless a model or both n and k are given.

@@ -8,8 +8,8 @@
 
 namespace tilelace::cli {
 
-/// The entry of `words` with the fewest edits to `word` (insert, delete or replace a letter, swap
-/// neighbours); none if more than one edit per three letters is needed (one is always allowed).
+/// The entry of `words` that is the fewest edits away from `word`. An edit inserts, deletes or
+/// replaces a letter, or swaps neighbours. Absent if all are over max(1, letters / 3) edits away.
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& words);
 
 }  // namespace tilelace::cli

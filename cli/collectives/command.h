@@ -8,7 +8,7 @@
 
 namespace tilelace::cli {
 
-/// Options that `bench` has only for collectives.
+/// Options of `bench` that apply only to collectives.
 struct CollectiveRequest {
   std::string sizes;
   bool in_place = false, symmetric = false;
@@ -16,8 +16,8 @@ struct CollectiveRequest {
 
 void add_collective_options(CLI::App& command, CollectiveRequest& request);
 
-/// Whether these names are collectives, not ops. Errors: usage (an unknown name, or names of both
-/// kinds).
+/// Whether the names in a comma-separated list are collectives; if not, they are ops or MLPs.
+/// Errors: usage (an unknown name; collectives mixed with others).
 bool are_collectives(std::string_view ops);
 
 /// Runs the benchmark and returns the exit code. Errors: usage (also options that collectives do

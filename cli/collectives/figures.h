@@ -19,7 +19,7 @@ struct CollectiveTimes {
   std::int64_t bytes = 0;
   std::string plan;        ///< as describe_collective prints it
   std::vector<double> us;  ///< samples; each is the time of the slowest rank
-  /// Samples of each baseline, likewise; empty for a baseline that this machine lacks.
+  /// The same samples of each baseline, by its name; none for a baseline that this machine lacks.
   std::map<std::string, std::vector<double>> baselines;
   std::string complaint;  ///< what was wrong, if anything
 
@@ -29,7 +29,7 @@ struct CollectiveTimes {
   [[nodiscard]] double spread() const;                  ///< p90 / p10
 };
 
-/// For the message from rank 0 to the process that prints.
+/// To and from the text of the message that rank 0 sends to the process that prints.
 std::string to_text(const CollectiveTimes&);
 CollectiveTimes collective_times_of(const std::string& text);
 
@@ -46,7 +46,7 @@ std::string short_plan(std::string words);
 Table collective_table(const std::vector<std::string>& baselines, int characters);
 std::vector<std::string> collective_cells(const CollectiveTimes&,
                                           const std::vector<std::string>& baselines);
-/// Geometric means of baseline / ours over all rows; empty without baselines.
+/// A line with, for each baseline, the geometric mean of its time / ours; empty without baselines.
 std::string collective_means(const std::vector<CollectiveTimes>& rows,
                              const std::vector<std::string>& baselines);
 

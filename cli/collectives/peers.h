@@ -10,7 +10,7 @@
 
 namespace tilelace::cli {
 
-/// The version of libnccl, as "2.28.9"; empty if there is none.
+/// The version of libnccl, such as "2.28.9"; empty if there is no libnccl.
 std::string nccl_version_text();
 
 struct CollectivePeer {
@@ -23,8 +23,8 @@ struct CollectivePeer {
 /// One rank's part of all of NCCL's collectives.
 class CollectivePeers {
  public:
-  /// Collective. Allocates buffers for the largest size of the work. Errors: usage (a build without
-  /// CUDA or NCCL's header), system (no libnccl).
+  /// Collective. `bytes`: the size of each buffer, the largest size of the work. Errors: usage (a
+  /// build without CUDA or NCCL's header), system (no libnccl).
   CollectivePeers(Communicator& member, const CollectiveWork& work, std::size_t bytes,
                   GpuTimes& times);
   CollectivePeers(const CollectivePeers&) = delete;

@@ -10,18 +10,18 @@
 
 namespace tilelace::cli {
 
-/// Values between -1 and 1, different on each rank. They repeat after a prime number of elements,
-/// so that their tables are small but a displaced chunk never looks right.
+/// Values between -1 and 1, different on each rank. They repeat after a prime number of elements:
+/// tables are small, but a chunk at a wrong place has wrong values.
 class CollectiveValues {
  public:
   CollectiveValues(DType, int ranks);
 
   [[nodiscard]] std::vector<std::byte> input(const CollectiveShape&, int rank) const;
-  /// Compares the result bit for bit: sums begin with the first rank's value, run in fp32 in rank
-  /// order and are rounded once. Returns the first wrong element as text, or empty text.
+  /// Compares `got` bit for bit with the expected result: sums run in fp32, in rank order, and are
+  /// rounded once. Returns a text on the first wrong element, or an empty text.
   [[nodiscard]] std::string wrong(const CollectiveShape&, int rank,
                                   const std::vector<std::byte>& got) const;
-  /// Compares likewise, but also accepts sums in any other order, rounded after every term.
+  /// As wrong(), but sums may differ by as much as sums in any order, rounded after every term.
   [[nodiscard]] std::string far_off(const CollectiveShape&, int rank,
                                     const std::vector<std::byte>& got) const;
 

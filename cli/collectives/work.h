@@ -23,7 +23,7 @@ struct CollectiveWork {
   bool in_place = false;
   bool symmetric = false;  ///< in and out lie in a SymmetricBuffer
   bool check = true;
-  int iterations = 0;  ///< 0: as many as fit the time of one size
+  int iterations = 0;  ///< samples of a time; 0: CPU ranks take as many as fit 0.1 s, GPUs 10
   int warmup = 2;
   std::vector<std::string> baselines;  ///< GPUs: names of the baselines to time
   GpuFacts gpus;                       ///< cuda only
@@ -32,15 +32,15 @@ struct CollectiveWork {
 /// How many elements a call has and, for in-place calls, where the rank's own part lies.
 struct CollectiveShape {
   Collective op{};
-  std::int64_t count = 0;  ///< the entry of CollectiveArgs::counts
+  std::int64_t count = 0;  ///< the only entry of CollectiveArgs::counts
   std::int64_t in = 0, out = 0;
-  std::int64_t in_at = 0, out_at = 0;  ///< in place: offsets in the larger tensor
-  std::int64_t bytes = 0;              ///< the size that the user gave
+  std::int64_t in_at = 0, out_at = 0;  ///< in place: offsets, in elements, in the larger tensor
+  std::int64_t bytes = 0;              ///< the size that the user gave, rounded down by shape_of
 };
 
 /// `bytes` is a size as in nccl-tests: of all_reduce's buffer, of the larger buffer of all_gather
-/// and reduce_scatter, of a rank's input of all_to_all. If the buffer has a part per rank, parts of
-/// 16 bytes or more are rounded down to multiples of 16. Errors: usage (a part below one element).
+/// and reduce_scatter, of a rank's input of all_to_all. A rank's part is rounded down to 16 bytes;
+/// a smaller part, or all_reduce's buffer, to one element. Errors: usage (less than one element).
 CollectiveShape shape_of(Collective, std::int64_t bytes, DType, int ranks, int rank);
 
 /// The work's options for this op. If the work has all_reduce, `shots` is dropped for other ops, so

@@ -33,7 +33,7 @@ class Checkpoint {
 
   std::filesystem::path path_;
   std::vector<Safetensors> files_;
-  std::map<std::string, std::size_t, std::less<>> where_;  ///< tensor -> index into files_
+  std::map<std::string, std::size_t, std::less<>> where_;  ///< tensor's name -> index into files_
 };
 
 }  // namespace tilelace::model

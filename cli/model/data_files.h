@@ -8,9 +8,9 @@
 
 namespace tilelace::model {
 
-/// Places where a folder ("models") may be, best first: in `data` (TILELACE_DATA); beside or above
-/// `command` (installed, in a build tree, or copied elsewhere with the folder); in the sources
-/// that the command was built from; in the install prefix of that build.
+/// Paths at which a folder ("models") may be, best first: in `data` (TILELACE_DATA); beside or
+/// above `command` (installed, in a build tree, or copied elsewhere with the folder); in the
+/// sources that the command was built from; in the install prefix of that build.
 std::vector<std::filesystem::path> data_places(const std::string& folder,
                                                const std::filesystem::path& command,
                                                const std::optional<std::string>& data);

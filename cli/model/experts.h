@@ -14,10 +14,10 @@ struct ExpertsConfig {
   std::string family;  ///< mixtral, qwen3_moe, olmoe, gpt_oss or deepseek_v3
   int layers = 0;
   int hidden = 0;
-  int inner = 0;  ///< columns between the two products of one expert
+  int inner = 0;  ///< width between the two products of one expert
   int experts = 0;
   int top_k = 0;
-  int shared = 0;  ///< columns between the products of all shared experts; 0: none
+  int shared = 0;  ///< the same for all shared experts together; 0: no shared experts
   ExpertActivation activation{};
   bool biased = false;
   DType dtype = kAccumulator;

@@ -40,7 +40,7 @@ class Fields {
   Fields(const nlohmann::json& object, std::string file)
       : object_(object), file_(std::move(file)) {}
 
-  /// A null field counts as absent: Hugging Face writes null for some unset fields, omits others.
+  /// Null if the field is absent or null: Hugging Face writes null for some unset fields.
   [[nodiscard]] const nlohmann::json* find(const char* field) const {
     const auto it = object_.find(field);
     return it == object_.end() || it->is_null() ? nullptr : &*it;
@@ -81,7 +81,7 @@ class Fields {
     fail(field, "one of " + listed(table, [](const auto& e) { return e.first; }));
   }
 
-  /// Newer files say `dtype`, older ones `torch_dtype`.
+  /// The field `dtype` or, in older files, `torch_dtype`; fp32 if both are absent.
   [[nodiscard]] DType dtype() const {
     return word(find("dtype") != nullptr ? "dtype" : "torch_dtype", row_of(kAccumulator).long_name,
                 kDTypeWords);

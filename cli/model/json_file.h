@@ -9,17 +9,17 @@
 
 namespace tilelace::model {
 
-/// The JSON object in `text`, the content of `file`, nested at most 64 deep. `what` ("config")
-/// begins the error texts.
+/// Parses `text`, the content of `file`, as a JSON object that is nested at most 64 levels deep.
+/// Error texts begin with `what` ("config").
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text);
 
 /// A JSON value (null pointer: absent) as shown in an error text: short, ASCII, on one line.
 std::string shown(const nlohmann::json* value);
-/// The same, but a list is shown with its elements.
+/// The same, but shows the elements of a list; shown() writes "a list" instead.
 std::string shown_whole(const nlohmann::json* value);
 
-/// The text with invalid UTF-8 replaced: names of files may be any bytes.
+/// The text with invalid UTF-8 replaced: file names may contain any bytes.
 std::string utf8(const std::string& text);
 
 /// A name from a file as shown in an error text: short, without control characters.

@@ -23,13 +23,13 @@ struct Slice {
 struct LayerGemm {
   Op op{};
   std::string layer;            ///< qkv, attn_out, gate_up, up or down
-  int tp = 1;                   ///< ranks
+  int tp = 1;                   ///< number of ranks
   std::vector<std::int64_t> n;  ///< this rank's rows of each weight (q, k, v; or gate, up)
   std::int64_t k = 0;           ///< this rank's k
   Activation activation = Activation::none;
   bool bias = false;
   bool gated = false;
-  std::vector<std::int64_t> full_n;  ///< n of each weight of the unsharded product
+  std::vector<std::int64_t> full_n;  ///< unsharded rows of each weight
   std::int64_t full_k = 0;
 
   bool operator==(const LayerGemm&) const = default;

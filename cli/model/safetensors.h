@@ -17,17 +17,17 @@ namespace tilelace::model {
 
 struct TensorInfo {
   std::string dtype;          ///< as the file spells it
-  std::optional<DType> type;  ///< absent: Tilelace does not compute with the file's dtype
+  std::optional<DType> type;  ///< the same; absent if Tilelace cannot compute with that type
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  ///< offset, in bytes, in the data after the header
+  std::uint64_t begin = 0;  ///< begin, end: offsets, in bytes, in the data after the header
   std::uint64_t end = 0;
 };
 
 using TensorMap = std::map<std::string, TensorInfo, std::less<>>;
 
 /// The tensors that a header (JSON text) describes, over `data_bytes` bytes of data.
-/// Errors: usage, naming file and tensor, if the header breaks a rule of the format: an object of
-/// {dtype, shape, data_offsets}, no key twice, sizes that agree, no overlap, no hole.
+/// Errors: usage, naming file and tensor, if the header breaks a rule of the format: each tensor is
+/// {dtype, shape, data_offsets}; no key twice; sizes agree; data without overlaps or holes.
 TensorMap parse_safetensors_header(const std::filesystem::path& file, std::string_view header,
                                    std::uint64_t data_bytes);
 
@@ -42,9 +42,9 @@ class Safetensors {
   [[nodiscard]] std::vector<std::string> names() const;
   /// Errors: usage, if there is no such tensor.
   [[nodiscard]] const TensorInfo& info(std::string_view name) const;
-  /// A tensor of a type that Tilelace computes with, as a matrix; 0 or 1 dimensions become one row.
-  /// The memory is read-only and may be unaligned: copy it before use. Valid as long as *this or a
-  /// copy of it lives.
+  /// The tensor as a matrix; with 0 or 1 dimensions, as one row. Its type must be one that
+  /// Tilelace computes with. The memory is read-only and may be unaligned: copy it before use. The
+  /// view is valid as long as *this or a copy of *this lives.
   [[nodiscard]] TensorView tensor(std::string_view name) const;
 
  private:

@@ -52,9 +52,9 @@ struct LayerWeights {
   std::vector<Matrix> biases;   ///< [1, n_i]; empty when the GEMM has no bias
 };
 
-/// A rank's shard of a GEMM's weights, rounded to nearest even if `dtype` is narrower than the
-/// file's. gemm_rs, gemm_ar: every rank has the whole bias. Errors: usage, naming the tensor, if it
-/// is missing or its shape is not the config's.
+/// A rank's shard of a GEMM's weights and biases. If `dtype` is narrower than the file's, values
+/// are rounded, ties to even. gemm_rs, gemm_ar: every rank has the whole bias. Errors: usage,
+/// naming the tensor, if a tensor is missing or its shape is not the config's.
 LayerWeights shard(const LayerSource& from, const LayerGemm& gemm, int rank, DType dtype);
 
 /// The whole matrices that the shards of all ranks make up.

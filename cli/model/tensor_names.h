@@ -8,11 +8,11 @@
 
 namespace tilelace::model {
 
-/// Where a stored matrix holds row r of one logical weight [n, k]: in its row (if transposed, in
-/// its column) with the index (r / group) * stride + r % group + offset.
+/// Which tensor of a file holds a logical weight [n, k]. The weight's row r is the tensor's row (if
+/// transposed, its column) number (r / group) * stride + r % group + offset.
 struct Place {
-  std::string prefix;     ///< tensor names in a file may lack this prefix
-  std::string stem;       ///< followed by ".weight" or ".bias"
+  std::string prefix;     ///< first part of the tensor's name; some files leave it out
+  std::string stem;       ///< second part of the name; ".weight" or ".bias" follows
   std::int64_t rows = 0;  ///< rows, cols: of the stored matrix; if `transposed`, of its transpose
   std::int64_t cols = 0;
   bool transposed = false;  ///< GPT-2's Conv1D stores [k, n]

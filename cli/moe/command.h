@@ -8,8 +8,8 @@
 
 namespace tilelace::cli {
 
-/// Runs, checks and times layers of experts and returns the exit code. Errors: usage (also options
-/// that are only for other ops).
+/// Runs, checks and times layers of experts and returns the exit code. Errors: usage (also if
+/// options are given that only other ops have).
 int time_layers(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
                 const SessionOptions& session);
 

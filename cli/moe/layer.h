@@ -12,7 +12,7 @@
 
 namespace tilelace::cli {
 
-/// Options that commands have only for mixtures of experts.
+/// Options of commands that apply only to mixtures of experts.
 struct MoeRequest {
   std::string routings = "uniform", activation = "swiglu";
   std::int64_t experts = 0, top_k = 0;
@@ -21,23 +21,23 @@ struct MoeRequest {
 /// Adds --experts, --top-k and --activation, which describe a layer without a model.
 void add_expert_options(CLI::App& command, MoeRequest& request);
 void add_routing_option(CLI::App& command, MoeRequest& request);
-/// For other ops: throws a usage error if an option of the two functions above was given.
+/// For other ops: throws a usage error if an option that the two functions above add was given.
 void refuse_moe_options(std::string_view command, const CLI::App& app);
-/// The ops and where each has its tokens, for help texts.
+/// For help texts: the ops, and for each whether tokens are split over the ranks.
 std::string moe_help();
 
-/// Options that commands also have for products. Here n is the inner width, k the hidden width.
+/// Options that also apply to products. For layers, n is the inner width, k the hidden width.
 struct MoeSizes {
   std::string ops, model;
   std::vector<std::int64_t> n;
   std::int64_t k = 0;
 };
 
-/// What all commands need: ops, routings, numbers of tokens, a rank's layer. If `dtype` is empty,
-/// the layer has the model's dtype, or bf16 without a model. Errors: usage.
+/// The work of any command, from its options: ops, routings, numbers of tokens, a rank's layer. If
+/// `dtype` is empty, the layer has the model's dtype, or bf16 without a model. Errors: usage.
 MoeWork layer_work(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
                    const std::string& m, const std::string& dtype, int ranks);
-/// Throws a usage error if one of these options, which are not for `ops`, was given.
+/// Throws a usage error if an option in `names`, none of which `ops` have, was given.
 void refuse_options(const CLI::App& command, std::span<const char* const> names,
                     std::string_view ops);
 

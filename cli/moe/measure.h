@@ -14,11 +14,11 @@ struct MoeTimes {
   RoutingKind routing{};
   std::int64_t m = 0;
   double imbalance = 1;
-  std::vector<double> first_us, us;  ///< samples of the first half and the layer; slowest rank
+  std::vector<double> first_us, us;  ///< samples (first half, whole layer) of the slowest rank
   std::string complaint;             ///< what was wrong, if anything
 };
 
-/// For the message from rank 0 to the process that prints.
+/// To and from the text of the message that rank 0 sends to the process that prints.
 std::string to_text(const MoeTimes&);
 MoeTimes moe_times_of(const std::string& text);
 

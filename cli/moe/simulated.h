@@ -11,7 +11,7 @@
 
 namespace tilelace::cli {
 
-/// The predicted time of a layer with one routing.
+/// The predicted time of one layer at one size with one routing.
 struct SimulatedLayer {
   std::string op;
   RoutingKind routing{};
@@ -26,7 +26,7 @@ SimulatedLayer simulate_layer(const sim::MachineModel&, const MoeWork&, const st
 
 Table layer_table(int characters);
 std::vector<std::string> layer_cells(const SimulatedLayer&);
-/// A line with the known error of simulated times of layers of experts.
+/// A line that says how far simulated times of layers may be from measured ones.
 std::string layer_notes(const sim::MachineModel&);
 /// The record "tilelace.moe/1", with the fields that only a simulation adds.
 std::string layer_record(const sim::MachineModel&, const MoeWork&, const SimulatedLayer&);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a rank that times layers of experts, in the memory of the rank's device.
+// Tensors of a rank that times layers of experts. They are in the memory of the rank's device.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -25,8 +25,8 @@ class RankTensor {
   std::int64_t rows_, cols_;
 };
 
-/// Random elements, which repeat after a prime number of elements: the table is small, but no
-/// displaced row looks right.
+/// A tensor of random elements that repeat after a prime number of elements: the host's table of
+/// them is small, but a row at a wrong place has wrong elements.
 class RandomTensor : public RankTensor {
  public:
   RandomTensor(Communicator& member, DType dtype, std::int64_t rows, std::int64_t cols,

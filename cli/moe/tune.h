@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tilelace tune` of layers of experts: tunes the tiles of their products.
+// `tilelace tune` of layers of experts: times tile shapes for both products of a layer.
 #pragma once
 #include <CLI/App.hpp>
 
@@ -13,8 +13,8 @@ namespace tilelace::cli {
 /// Errors: usage (ops of both kinds).
 bool tunes_experts(const MoeSizes&);
 
-/// Times tiles, writes the table and returns the exit code. Errors: usage (also options that are
-/// only for other ops).
+/// Times tile shapes, writes the table and returns the exit code. Errors: usage (also if options
+/// are given that only other ops have).
 int tune_layers(const CLI::App& command, MoeSizes, const MoeRequest&, const SessionOptions&,
                 const TuneRequest&);
 

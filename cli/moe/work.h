@@ -19,9 +19,9 @@ std::string_view name_of(RoutingKind);
 std::vector<RoutingKind> parse_routings(std::string_view text);
 
 struct MoeWork {
-  std::vector<std::string> ops;  ///< moe_rs: a rank has its own tokens; moe_ar: all tokens
+  std::vector<std::string> ops;  ///< moe_rs: each rank has its own tokens; moe_ar: each has all
   std::vector<RoutingKind> routings;
-  std::vector<std::int64_t> sizes;  ///< tokens of all ranks
+  std::vector<std::int64_t> sizes;  ///< numbers of tokens, over all ranks
   int ranks = 1;
   Device device = Device::cpu;
   GpuFacts gpus;      ///< GPU ranks only
@@ -29,23 +29,23 @@ struct MoeWork {
   MoeLayer layer;     ///< a rank's layer; its m is the largest size
   bool biased = false;
   bool check = true;
-  int iterations = 0;  ///< 0: as many as fit the time for a row; GPUs: a fixed number
+  int iterations = 0;  ///< samples; 0: CPU ranks take as many as fit a time limit, GPUs 10
   int warmup = 2;
 };
 
 /// Whether this comma-separated list has ops of mixtures of experts. `halves`: the command also
-/// takes ag_moe, a first half alone. Errors: usage (other ops in the same list; a name that looks
-/// like such an op but is none that the command takes).
+/// takes ag_moe, a first half alone. Errors: usage (other ops in the same list; a name such as
+/// "moe_x" that is no op of the command).
 bool are_moe(std::string_view command, std::string_view ops, bool halves = false);
 bool is_first_half(std::string_view op);
 
-/// Whether every rank has all tokens of this op.
+/// Whether calls of this op begin with all tokens on every rank.
 bool is_replicated(std::string_view op);
 
 /// The layer as text: "4 ranks, olmoe-1b-7b, bf16, hidden 2048, ..."
 std::string layer_text(const MoeWork&);
 
-/// A routing's ids and weights, each [m, top_k], equal on every rank. A token's weights sum to 1.
+/// Ids and weights of m tokens, each [m, top_k], equal on every rank. A token's weights sum to 1.
 struct Routed {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;
