@@ -16,8 +16,8 @@ namespace tilelace::cli {
 /// The rows [begin, end) of m that belong to this rank: split evenly, remainder on the first ranks.
 model::Slice row_shard(std::int64_t m, int ranks, int rank);
 
-/// Copies of a tensor that calls on a GPU use in turn: so many that L2 cannot hold all of them, but
-/// at most one per call of a graph.
+/// Copies of a tensor. The calls of a graph on a GPU use them in turn, so that operands do not stay
+/// in L2: there are enough copies to exceed L2, but at most one per call of the graph.
 struct Turns {
   Turns() = default;
   explicit Turns(std::size_t bytes);
@@ -29,12 +29,12 @@ struct Turns {
   int count = 1;
 };
 
-/// The weights of one job: the model's, or small integers, with which results must be exact.
+/// The weights of one job: the model's, or small integers, for which results must be exact.
 struct RankWeights {
   std::vector<model::Matrix> weights, biases;
   std::vector<TensorView> weight_views, bias_views;
   std::vector<DeviceBuffer> copies;            ///< on the GPU: first weights, then biases
-  std::vector<std::vector<TensorView>> turns;  ///< on the GPU: weight_views of each turn
+  std::vector<std::vector<TensorView>> turns;  ///< on the GPU: weight_views of a graph's i-th call
 };
 /// Where a rank on a GPU keeps its tensors. A null GpuPlace pointer means host memory.
 struct GpuPlace {
@@ -47,17 +47,17 @@ void move_to_gpu(RankWeights& weights, const GpuPlace& place);
 RankWeights model_weights(const Workload& work, const Job& job, int rank);
 RankWeights integer_weights(const Workload& work, const Job& job, int rank);
 
-/// What must be prepared for all calls of a job, candidates included, with these values of m.
-/// `plain`: without bias and activation.
+/// What must be prepared for all calls of a job with these values of m, including the plans that
+/// are timed as candidates. `plain`: without bias and activation.
 std::vector<Preparation> preparations(const Workload& work, const Job& job,
                                       const RankWeights& weights, const Machine& machine,
                                       bool plain, const std::vector<std::int64_t>& sizes);
 
-/// A value of the integer weights: -1, 0 or 1, depending on its place in the unsharded matrix.
+/// An element of integer weight `index`: -1, 0 or 1. row, col: its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);
-constexpr std::int64_t kMostTerms = 32;  ///< limit on the non-zero elements of a row in one part
-/// A non-zero element of a row of the unsharded operand. A row has integer_parts() equal parts;
-/// integer_row lists one part's elements: so few that sums over all parts are exact in `dtype`.
+constexpr std::int64_t kMostTerms = 32;  ///< the most non-zero elements in one part of a row
+/// A non-zero element of a row of the unsharded integer operand. A row has integer_parts() equal
+/// parts. integer_row lists one part's elements, so few that sums over parts are exact in `dtype`.
 struct Term {
   std::int64_t col = 0;
   int sign = 1;
@@ -67,7 +67,7 @@ std::vector<Term> integer_row(const model::LayerGemm& gemm, DType dtype, std::in
 /// How many parts the operand's columns are split into: one per rank if k is sharded, else one.
 int integer_parts(const model::LayerGemm& gemm);
 
-/// A matrix with a spare row. Stray writes show in the spare row and in the padding of all rows.
+/// A matrix with guards, a spare row and the padding of all rows, in which stray writes show.
 class GuardedMatrix {
  public:
   /// `reachable`: peers may write it; on GPUs the constructor is then collective.
@@ -77,7 +77,7 @@ class GuardedMatrix {
   /// The tensor for the i-th call: on a GPU, that call's copy (Turns). All other members use the
   /// first copy.
   [[nodiscard]] TensorView call_view(int i = 0) const;
-  /// Fills the whole matrix, with its guards, with NaNs.
+  /// Fills the matrix and its guards with NaNs.
   void poison();
   [[nodiscard]] bool intact() const;
   /// Copies the matrix from the GPU to the host.
@@ -101,7 +101,7 @@ class CallTensors {
   CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m,
               const GpuPlace* place = nullptr);
 
-  /// On GPUs: copies the input to the GPU. fill_random and fill_integers do so, too.
+  /// On GPUs: copies the input to the GPU. fill_random and fill_integers call it.
   void send_input();
   /// Fills the input with dense random values, or with integers.
   void fill_random();
@@ -114,7 +114,7 @@ class CallTensors {
   /// Calls the op. `plain`: without bias and activation. `gathered`: ag_gemm returns the gathered
   /// input, too.
   void call(Communicator&, const RankWeights&, const PlanOptions&, bool plain, bool gathered);
-  /// Calls the op by a plan, which must be one for this problem.
+  /// Calls the op with this plan, which must have been made for this problem.
   void call(Communicator&, const RankWeights&, const Plan&);
   void call_gemm(Communicator&, const RankWeights&);
   void call_collective(Communicator&);
@@ -123,7 +123,7 @@ class CallTensors {
 
   [[nodiscard]] const std::vector<GuardedMatrix>& outputs() const { return out_; }
   [[nodiscard]] std::size_t outputs_of(bool plain) const;
-  /// The input for the GEMM alone: for ag_gemm the gathered rows, once call_collective has run.
+  /// The input of the GEMM alone: for ag_gemm the gathered rows, which call_collective writes.
   [[nodiscard]] TensorView operand() const {
     return gathers() ? gathered_.call_view(turn_) : call_input_;
   }
@@ -131,7 +131,7 @@ class CallTensors {
   [[nodiscard]] TensorView product() const {
     return gathers() ? out_views_[0] : partial_.call_view(turn_);
   }
-  /// For the second half of an MLP: uses the first half's result as input.
+  /// Makes calls read this input. The second half of an MLP reads the first half's result.
   void take_input(const TensorView& input) { call_input_ = input; }
   [[nodiscard]] const TensorView& gathered() const { return gathered_.view(); }
   /// The rows of the unsharded result that this rank's outputs hold.
@@ -147,7 +147,7 @@ class CallTensors {
 
   const model::LayerGemm& gemm_;
   std::int64_t m_;
-  model::Slice rows_, cols_, out_rows_;  ///< of the unsharded operand; out_rows_: of the result
+  model::Slice rows_, cols_, out_rows_;  ///< own part of unsharded operand; out_rows_: of result
   std::uint64_t key_;
   const GpuPlace* place_;
   model::Matrix input_;

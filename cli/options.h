@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all commands share about options: the layout of help, bounds, misspelt names, --wide.
+// Options of all commands: the layout of their help, bounds of values, misspelt names, --wide.
 #pragma once
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -20,7 +20,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override;
 };
 
-/// Checks that an option's value is in these bounds; nan never is.
+/// Each checks that an option's value is a number within these bounds; nan is refused.
 CLI::Validator whole_between(std::int64_t least, std::int64_t most);
 CLI::Validator number_between(double least, double most);
 

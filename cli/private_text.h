@@ -6,7 +6,7 @@
 
 namespace tilelace::cli {
 
-/// The names of this machine and its user. Empty names are not looked for.
+/// The names of this machine and its user. An empty name is never replaced.
 struct PrivateNames {
   std::string home;  ///< the user's home folder
   std::string host;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A progress bar on standard error for work that takes more than a second. If standard error is no
-// terminal, no bar is drawn; option `lines` prints a line per step instead.
+// terminal, no bar is drawn; if `lines` is set, each step then prints a line instead.
 #pragma once
 #include <cstdint>
 #include <cstdio>

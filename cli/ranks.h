@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function on every rank, as threads or as forked children, and passes on ranks' messages.
+// Runs a function on every rank (a thread or a forked child) and passes the ranks' messages on.
 #pragma once
 #include <functional>
 #include <string>
@@ -26,7 +26,7 @@ struct Listener {
 };
 
 /// Returns when every rank is done. If ranks are processes, call this before any thread exists; no
-/// child outlives the call, not even a stopped one. Errors: the likely cause of all ranks' errors;
+/// child outlives the call, not even a stopped one. Errors: of the ranks' errors, the likely cause;
 /// system, if a child dies; timeout, if child processes stall. If threads stall, the process exits.
 void run_ranks(const RanksOptions&, const RankWork&, const Listener&);
 

@@ -11,10 +11,10 @@ namespace tilelace::cli {
 
 enum class MessageKind : char { data = 'm', failed = 'f', done = 'd' };
 
-/// How long all ranks may be silent before they count as stalled. The group's timeout limits waits
-/// for peers; this limit also holds for computing.
+/// Ranks count as stalled if none of them has sent a message for so long. The group's timeout
+/// limits waits for peers; this limit is longer and also includes computing.
 inline double stall_seconds(const RanksOptions& options) { return options.group.timeout_s + 120; }
-/// How long the other ranks get to notice a failure before they are ended.
+/// Seconds that the other ranks, if processes, have to notice a failure before they are ended.
 constexpr double kGraceSeconds = 1.5;
 
 /// Runs the work. Returns its error, if it throws one.

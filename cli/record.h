@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records: one JSON object per line, with the same keys for every command and backend.
+// Records: one JSON object per line. All commands write the same keys; `simulate` adds some.
 #pragma once
 #include <cstdio>
 #include <memory>

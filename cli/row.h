@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row of the table: a product at one size, its times, and whether results were right.
+// One row of the table: a job at one size, its times, and whether the results were right.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace tilelace::cli {
 
-/// What is timed; indexes Row::us and RankPart::samples. `beside`: GEMM and traffic at once,
-/// neither waiting for the other.
+/// What is timed; the index into Row::us and RankPart::samples. `beside`: the GEMM and the
+/// collective's traffic at the same time, neither of which waits for the other.
 enum class Way : std::uint8_t { gemm, collective, unfused, medium, fused, beside };
 constexpr std::size_t kWays = 6;
 
-/// When a rank's sample began and ended, by the machine's clock, in seconds.
+/// When a rank's sample began and ended, in seconds of a clock that all ranks share.
 struct Span {
   double begin = 0;
   double end = 0;
@@ -27,7 +27,7 @@ struct Span {
 /// Microseconds that the host spends on an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us = 0;  ///< `us` after a capture: every second call also aligns slots
+  double beside_graphs_us = 0;  ///< `us` once calls were captured: every second one aligns slots
 };
 
 /// A baseline that was timed on GPUs.
@@ -48,7 +48,7 @@ struct RankPart {
   std::string complaint;          ///< what was wrong, if anything
   std::optional<HostTime> host;   ///< GPUs: of a `fused` call, in the fastest round
   std::vector<CallTime>
-      candidates;  ///< GPUs: time per plan of candidates_of, fastest first; `fused` runs the first
+      candidates;  ///< GPUs: time per plan of candidates_of, best first; `fused` runs the first
   std::vector<PeerTime> peers;
   std::string plans;  ///< MLPs: the plans of both halves
   std::array<std::vector<Span>, kWays> samples;
@@ -71,10 +71,10 @@ struct Row {
   std::int64_t m = 0, n = 0, k = 0;   ///< extents of the unsharded product
   Plan plan;                          ///< the plan that `fused` ran
   std::string plans;                  ///< MLPs: the plans of both halves
-  std::vector<Candidate> candidates;  ///< fastest first
+  std::vector<Candidate> candidates;  ///< best first, in the order of plan::Halving
   std::optional<double> planned_us;   ///< time of the planner's own choice
   std::array<std::optional<double>, kWays> us;
-  std::map<std::string, double> peers;  ///< times of baselines
+  std::map<std::string, double> peers;  ///< times of baselines by name; see join for our own
   std::optional<double> spread;         ///< p90 / p10 of the samples of `fused`
   std::optional<HostTime> host;         ///< GPUs: of a `fused` call, on the slowest rank
   int iterations = 0;
@@ -88,7 +88,7 @@ struct Row {
   /// the collective.
   [[nodiscard]] std::optional<double> longer_us() const;
   [[nodiscard]] std::optional<double> ect() const;
-  /// 1 - (fused - GEMM) / (unfused - GEMM); absent if unfused <= GEMM.
+  /// 1 - (fused - GEMM) / (unfused - GEMM); absent if unfused <= GEMM or a time is absent.
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> speedup() const;
   [[nodiscard]] bool good() const { return verified.value_or(true) && exact.value_or(true); }
@@ -99,17 +99,17 @@ Row named_row(const Workload& work, int row);
 /// The same row with its plan, but without times.
 Row empty_row(const Workload& work, const Machine& machine, int row);
 /// Joins the parts of all ranks. A sample lasts from the first rank's begin to the last rank's end.
-/// Baselines replace the entry of Row::us that they time: `gemm` becomes the fastest GEMM's time,
-/// ours included; another entry, the fastest baseline's. Row::peers then holds our own time.
+/// Baselines replace the entry of Row::us that they time, and our own time moves to Row::peers. The
+/// entry `gemm` becomes the fastest GEMM's time, ours included; others the fastest baseline's.
 Row join(const Workload& work, const Machine& machine, const std::vector<RankPart>& parts);
 
 /// How steady the times of CPU ranks are.
 struct Steadiness {
   int ranks = 1, workers = 1, cores = 1;
   double spread = 1;  ///< the largest p90 / p10 of `fused`
-  int shorter = 0;    ///< rows whose fused call took less than its GEMM or its collective alone
+  int shorter = 0;    ///< rows whose fused call took clearly less than Row::longer_us()
 };
-/// A line that says that times are unsteady, and why; empty if they are steady.
+/// A line that says that times are unsteady, and the likely reason; empty if times are steady.
 std::string unsteady_text(const Steadiness& s);
 
 /// The q-th quantile (0 to 1) of values, interpolated; values must not be empty.

@@ -9,10 +9,10 @@
 
 namespace tilelace::cli {
 
-/// Fills the workload from such a text: a job per line, the values of m of all lines, and in `skip`
-/// the rows that no line asks for. Errors: usage, naming `file` and the line.
+/// Fills the workload from the text of such a file: a job per line, the values of m of all lines,
+/// and in `skip` true for a (job, m) that no line has. Errors: usage, naming `file` and the line.
 void read_rows(std::string_view file, std::string_view text, int ranks, Workload& work);
-/// The same for a file.
+/// The same, but reads the text from `file`.
 void load_rows(const std::filesystem::path& file, int ranks, Workload& work);
 
 }  // namespace tilelace::cli

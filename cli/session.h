@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `run` and `bench` share: ranks measure, rows are printed as they arrive, records are
-// written.
+// The part that `run`, `bench` and `tune` share: ranks measure, rows are printed as they arrive,
+// and records are written.
 #pragma once
 #include <CLI/App.hpp>
 #include <functional>
@@ -14,10 +14,10 @@
 
 namespace tilelace::cli {
 
-/// Exit codes of every command.
+/// Exit codes of all commands; `launch` also returns the code of a rank that failed.
 constexpr int kDone = 0, kWrong = 1, kUsage = 2, kSystem = 3;
 
-/// Options that `run` and `bench` share.
+/// Options that several commands share, such as `run` and `bench`.
 struct SessionOptions {
   int ranks = 2;
   int workers = 0;
@@ -27,8 +27,8 @@ struct SessionOptions {
   int iterations = 0;
   int warmup = 2;
   bool processes = false, checked = false, quiet = false, no_check = false, multicast = false;
-  /// Called with each row as it arrives, instead of printing the table; the text that it returns is
-  /// printed.
+  /// If not empty, called with each row as it arrives. The text that it returns is printed instead
+  /// of the table's row.
   std::function<std::string(const Row&)> on_row;
 };
 
@@ -39,7 +39,7 @@ void add_session_options(CLI::App& command, SessionOptions& options);
 Device parse_device(const std::string& text);
 /// The index of the named GPU architecture; no name: 0. Errors: usage (unknown name; CPU ranks).
 int parse_architecture(const std::string& text, Device device);
-/// How bytes travel between CPU ranks: shared memory, or an emulated wire with its rates.
+/// How bytes travel between CPU ranks, as text: shared memory, or an emulated wire and its rates.
 std::string link_text(const Machine& machine);
 /// Adds --backend to a command.
 void add_backend_option(CLI::App& command, std::string& backend);
@@ -47,11 +47,11 @@ void add_backend_option(CLI::App& command, std::string& backend);
 /// Adds --plan to a command.
 void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
 
-/// Refuses options that GPU ranks do not have. Errors: usage.
+/// Throws a usage error if an option is for CPU ranks only, or if there are more ranks than GPUs.
 void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);
 CommunicatorOptions group_options(const SessionOptions& options);
-/// Puts the options into the workload, whose jobs must be set before: several --plan make copies of
-/// each job. Errors: usage (wrong options; fewer GPUs than ranks), system (no driver).
+/// Puts the options into the workload. Its jobs must be set before, since several --plan copy each
+/// job. Errors: usage (wrong options; fewer GPUs than ranks), system (no driver).
 void apply(const SessionOptions& options, Workload& work);
 
 /// Runs the workload and returns the exit code.

@@ -6,7 +6,7 @@
 
 namespace tilelace::cli {
 
-/// Thrown after a signal asked this process to end and all ranks have ended.
+/// Thrown once a signal has asked this process to end; ranks are ended before a command sees it.
 struct Interrupted {
   int signal = 0;
 };

@@ -15,10 +15,10 @@ namespace tilelace::cli {
 /// Parses a finite number.
 double parse_real(std::string_view what, std::string_view text);
 
-/// Parses "1,7,128", or begin:end:factor as in nccl-tests ("128:1024:2" is 128, 256, 512, 1024).
+/// Parses a list, "1,7,128", or begin:end:factor ("128:1024:2" is 128, 256, 512, 1024).
 std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text);
 
-/// Parses "ag_gemm,gemm_rs"; empty text: all ops.
+/// Parses a list such as "ag_gemm,gemm_rs"; empty text: all ops.
 std::vector<Op> parse_ops(std::string_view text);
 DType parse_dtype(std::string_view text);
 
@@ -30,9 +30,9 @@ struct Link {
 /// Parses "GB/s[,latency_us]"; empty text: no link.
 Link parse_link(std::string_view text);
 
-/// Whether the text is a printed plan, not KEY=VALUE options.
+/// Whether the text of --plan is a plan as printed, rather than KEY=VALUE options.
 bool is_printed_plan(std::string_view text);
-/// The text without line breaks, which printed plans may have.
+/// The text with its line breaks removed: a printed plan may have been broken into lines.
 std::string one_line(std::string_view text);
 const char* plan_help();
 

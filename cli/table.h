@@ -10,9 +10,9 @@ namespace tilelace::cli {
 
 struct Column {
   std::string title;
-  int width = 0;      ///< in characters; at least the title's
-  bool left = false;  ///< aligned left: text, not a figure
-  int spare = 0;      ///< 0: always shown; else columns with the highest number are left out first
+  int width = 0;      ///< in characters; Table widens it to the title's
+  bool left = false;  ///< true: text, aligned left; false: a number, aligned right
+  int spare = 0;      ///< 0: always shown; else left out before columns with lower numbers
   std::string legend = {};  ///< a sentence; may be empty
 };
 
@@ -39,7 +39,7 @@ class Table {
 
 /// A time in at most six characters: "0.42", "12.3", "1234", and from one second on "1.23s".
 std::string show_us(std::optional<double> us);
-/// How much longer `standard_us` is than `us`, as "+3.1 %"; "-" if `standard_us` is 0: not timed.
+/// How much longer `standard_us` is than `us`: "+3.1 %"; "-" if `standard_us` is 0 (not timed).
 std::string show_gain(double us, double standard_us);
 /// An efficiency in at most six characters: "0.90", "-12.3", "<-99"; "-" if absent.
 std::string show_efficiency(std::optional<double> e);

@@ -4,7 +4,7 @@
 
 namespace tilelace::cli {
 
-/// Checks that write_text can write to the path. Leaves no new or changed file. Error: usage.
+/// Throws a usage error if write_text cannot write to the path. Leaves no new or changed file.
 void require_writable(const std::string& option, const std::string& path);
 /// Writes the whole file or leaves the old one: writes a new file in the same folder, which then
 /// replaces the old file. Errors: usage, if the file cannot be written.

@@ -6,7 +6,7 @@
 
 namespace tilelace::cli {
 
-/// The width for tables and texts if nothing else gives one.
+/// The width of tables and texts if neither COLUMNS nor a terminal gives one.
 constexpr int kColumns = 100;
 
 /// Applies --wide to this process: every column of a table, no broken lines.
@@ -15,13 +15,13 @@ void set_wide();
 /// kColumns. 0 after --wide.
 int text_columns();
 
-/// The text with line breaks at blanks, so that no line is longer than `columns` characters unless
-/// a single word is. Lines after a break begin with `indent` blanks. `columns` 0: the text
-/// unchanged.
+/// The text with line breaks at blanks, so that no line is longer than `columns` characters, except
+/// where a single word is longer. Lines after a break begin with `indent` blanks. The text is
+/// unchanged if `columns` is 0.
 std::string filled(std::string_view text, int columns, int indent = 0);
 /// Prints a line, broken to text_columns(), to standard output.
 void print_filled(std::string_view line);
-/// Prints a named part of a plan, broken likewise: "  why      text".
+/// Prints a named part of a plan, as "  why      text", broken to text_columns().
 void print_part(std::string_view what, std::string_view text);
 
 }  // namespace tilelace::cli

@@ -15,7 +15,7 @@ namespace tilelace::cli {
 
 using plan::TunedTimes;
 
-/// Options of `tune` for its table.
+/// Options of `tune` on the table and on what is timed for it.
 struct TuneRequest {
   std::string out = "tilelace-tuning.json";
   std::vector<std::string> merge;
@@ -37,7 +37,7 @@ class TuningFile {
   [[nodiscard]] bool has(const plan::GroupedProduct& p) const { return table_.has(p); }
   /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, TunedTimes);
-  /// The same for a product of experts, with the name of its tiles.
+  /// The same for a product of experts; `tiles`: the name of the fastest tile shape.
   void put(const plan::GroupedProduct&, const std::string& tiles, TunedTimes);
   /// Adds the rows of another file for problems that this one lacks, and returns their number.
   /// Errors: usage (not a table, or one for other GPUs or kernels).
@@ -50,18 +50,18 @@ class TuningFile {
   plan::TuningDraft table_;
 };
 
-/// Opens the file that was asked for and merges other tables into it; prints what was merged.
-/// Errors: as TuningFile.
+/// Opens the file `out` of the request and merges the files `merge` into its table; prints what was
+/// merged. Errors: those of TuningFile.
 TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
 
-/// Merges tables of the same model of GPU into the file that is asked for. Needs no GPU. Errors:
+/// Merges the files `merge`, all for one model of GPU, into the file `out`. Needs no GPU. Errors:
 /// those of TuningFile.
 void merge_tables(const TuneRequest&);
 
 /// Counts what was tuned, for the last lines of the output.
 class TuneTally {
  public:
-  /// `standard_us`: time of the choice without a table; 0: not timed.
+  /// us: time of the fastest; `standard_us`: of the choice made without a table, 0: not timed.
   void add(double us, double standard_us);
   void print(std::ptrdiff_t wanted, const TuningFile&, const std::string& out) const;
 
@@ -70,7 +70,7 @@ class TuneTally {
   double gains_ = 0;
 };
 
-/// Gives the machine the tables that calls of this number of GPU ranks would use. `file`: a table's
+/// Sets machine.tuning to the tables that calls of `ranks` GPU ranks would use. `file`: a table's
 /// file; "off": no tables; empty: the tables that calls find by themselves. Prints which tables and
 /// rows are ignored, and why. Errors: usage (a file that is not a table).
 void take_tables(const std::string& file, int ranks, Machine&);

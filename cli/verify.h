@@ -9,23 +9,23 @@
 
 namespace tilelace::cli {
 
-/// The rows that are compared with fp64, sorted: all if there are few, else the first and the last
-/// row of every shard and some random rows.
+/// The rows that are compared with an fp64 reference, sorted: all if there are few, else the first
+/// and the last row of every shard and some random rows.
 std::vector<std::int64_t> sample_rows(std::int64_t m, int ranks);
 
-/// Checks what calls wrote into results that had been filled with NaNs. The checks record the first
-/// failure and sums of errors in the RankPart.
+/// Checks results of calls. The result tensors must have been filled with NaNs before the call. The
+/// first failure and the sums of errors go into the RankPart.
 class Verifier {
  public:
-  /// `tick` is called now and then.
+  /// `tick` is called during long checks, to show that the rank is alive.
   Verifier(const Workload& work, const Job& job, int rank, std::function<void()> tick)
       : work_(work), job_(job), rank_(rank), tick_(std::move(tick)) {}
 
-  /// Checks integer results, which must be exact: every row, or only sampled rows if all would take
-  /// too long.
+  /// Checks that results of integer inputs are exact: in every row, or only in sampled rows if that
+  /// would take too long.
   void check_integers(const CallTensors& t, RankPart& part) const;
   /// Checks all columns of the sampled rows against an fp64 reference with error bounds. run(i)
-  /// makes the call with plan ways[i]; ways that round alike share a reference. The error sums
+  /// makes the call with plan ways[i]; plans that round alike share a reference. The error sums
   /// of ways[0] go into the part.
   void check_fp64(const CallTensors& t, const std::vector<Plan>& ways,
                   const std::function<void(std::size_t)>& run, RankPart& part) const;
@@ -33,7 +33,7 @@ class Verifier {
   void check_gathered(const CallTensors& t, RankPart& part) const;
 
  private:
-  /// What each way wrote into the sampled rows of each output.
+  /// [way][output]: what the call with that plan wrote into the sampled rows of that output.
   using Results = std::vector<std::vector<model::Matrix>>;
   /// The numbers of the sampled rows that this rank checks, and these rows of the unsharded
   /// operand.
@@ -43,7 +43,7 @@ class Verifier {
   };
   [[nodiscard]] std::vector<std::int64_t> own_rows(const CallTensors& t) const;
   [[nodiscard]] Sample sample(const CallTensors& t) const;
-  /// Checks the columns `local` of this rank's output number `output`.
+  /// Checks this rank's output number `output`, in its columns `local`, of all ways.
   void check_columns(const Sample& sample, std::size_t output, model::Slice local,
                      const std::vector<Plan>& ways, const Results& got, RankPart& part) const;
   void fail(bool& flag, RankPart& part, const std::string& what) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of a call: bars of every method on one scale, and the timeline of the fused call for
-// the multiprocessors of one rank and the wires.
+// A picture of a predicted call: a bar with the time of each method, and the fused call's timeline
+// of one rank's multiprocessors and of the wires.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace tilelace::cli {
 
-/// The row's prediction must hold spans.
+/// The SVG text. The row's prediction must have been made with spans (sim::predict).
 std::string figure_svg(const sim::MachineModel& machine, const SimulatedRow& row, int rank);
 
 }  // namespace tilelace::cli

@@ -13,11 +13,11 @@ struct TimedGemm {
 };
 
 /// `compute` with the efficiency, power_tflops, memory_gbps and fixed_us whose predictions fit best
-/// (least squares of logarithms); other constants stay. The products must include some that are
-/// limited by memory, by tensor cores and by launches.
+/// (least squares of logarithms); other constants stay. Some of the products must be limited by
+/// memory, some by tensor cores, and some by the launch.
 sim::Compute fit_compute(sim::Compute compute, const std::vector<TimedGemm>& timed);
 
-/// The largest |predicted / timed - 1|.
+/// The largest |predicted / timed - 1| of all products.
 double worst_error(const sim::Compute&, const std::vector<TimedGemm>&);
 
 }  // namespace tilelace::cli

@@ -5,7 +5,7 @@
 
 namespace tilelace::cli {
 
-/// Calls visit(section, key, number) for each number of the section `method`.
+/// Calls visit(section, key, number) for each number of the section "method".
 template <class Visit>
 void each_method_field(sim::Method& m, Visit visit) {
   visit("method", "own_kernels", m.own_kernels);
@@ -58,8 +58,8 @@ void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "fetch_gbps", k.fetch_gbps);
 }
 
-/// Calls visit(section, key, number) for each number of the machine. Set links.topology before: a
-/// tree has more numbers. Section "" is the file's top level.
+/// Calls visit(section, key, number) for each number of the machine. links.topology must be set
+/// before, since the topology `tree` has more numbers. Section "" is the file's top level.
 template <class Visit>
 void each_field(sim::MachineModel& m, Visit visit) {
   visit("", "ranks_per_node", m.ranks_per_node);

@@ -20,7 +20,7 @@ using Sources = std::map<std::string, std::string>;
 sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources = nullptr,
                                const char* option = "--machine");
 
-/// Reads machine.method from a method file: a name in machines/methods, or a file.
+/// Sets machine.method from a method file, given by its name in machines/methods or by its path.
 void read_method(const std::string& name_or_path, sim::MachineModel& machine);
 
 /// The text of a machine file. Every number must have a source.
