@@ -21,8 +21,8 @@ struct AllReduceNormArgs {
   const void* x = nullptr;         ///< [m, n]: this rank's terms
   const void* residual = nullptr;  ///< [m, n], equal on all ranks; null: none
   const void* weight = nullptr;    ///< [n], equal on all ranks
-  float eps = 1e-6F;               ///< added to the mean square
-  void* out = nullptr;             ///< [m, n]: sum + residual, the next residual; null: not wanted
+  float eps = 1e-6F;               ///< added to the mean of the squares; 0 or more
+  void* out = nullptr;             ///< [m, n]: sum + residual, not normalised; null: not wanted
   void* normed = nullptr;          ///< [m, n]; null: only `quantised` is wanted
   NormQuant quant = NormQuant::none;  ///< none: `quantised` and `scales` are null
   void* quantised = nullptr;          ///< [m, n] e4m3 bytes
@@ -38,10 +38,10 @@ struct AllReduceNormArgs {
 /// The results are the same bits on every rank, device and run. Arithmetic is in fp32, and each
 /// operation is rounded by itself, to nearest even:
 ///   s = all_reduce(x) and h = s + residual, each rounded to the item's type; out = h
-///   squares: h * h added over every 8 columns, left to right; then these sums in pairs, as a tree
-///   r = 1 / sqrt(squares * (1 / n) + eps), rounded once; v = (h * r) * weight; normed = v, rounded
+///   squares: h * h added in each group of 8 columns, left to right; then groups as a tree of pairs
+///   r = rsqrt(squares * (1 / n) + eps), rounded once; v = (h * r) * weight; normed = v, rounded
 ///   quantised = v * (1 / scale), clamped to [-448, 448], as e4m3; NaN stays NaN
-///   scale of token and block: the largest |v| / 448, at least 2^-126
+///   scale of token or block: the largest |v| of the row or of the 128 columns / 448, >= 2^-126
 /// Collective. Streams, captures and prepare_collectives are as in collectives.h. Traffic and
 /// errors: as one-shot all_reduce. Options: `shots` must be 1; chunks are rounded up to whole rows.
 void all_reduce_norm(Communicator&, const AllReduceNormArgs&, const CollectiveOptions& = {});

@@ -9,8 +9,8 @@
  * library uses defaults for fields that the older structs lack. A program with a newer header works
  * unless it uses a new field; then the call is a usage error. tilelace_tensor never changes.
  *
- * These are in the C++ API only: tune(), PlanOptions (calls run as the planner says;
- * tilelace_query_plan prints the plan) and plans without a communicator (make_plan), the options
+ * Only the C++ API has: tune(); PlanOptions (here the planner chooses how calls run, and
+ * tilelace_query_plan prints its plan); plans without a communicator (make_plan); the options
  * `checked` and `multicast`, from_sockets, machine() and findings(), a limit for synchronize other
  * than 300 s, check_call and refuse, gemm_only and collective_only, describe_collective and
  * describe_all_reduce_norm. */
@@ -179,12 +179,12 @@ typedef enum tilelace_reduction {
 typedef struct tilelace_collective_args {
   size_t struct_size;    /**< sizeof(tilelace_collective_args), bytes */
   const void* in;        /**< contiguous elements, aligned to one element */
-  void* out;             /**< the same */
+  void* out;             /**< contiguous elements, aligned like in */
   int32_t item;          /**< a tilelace_item */
   int32_t reduction;     /**< a tilelace_reduction; all_reduce and reduce_scatter */
   const int64_t* counts; /**< elements: one entry, or one per rank */
   size_t num_counts;     /**< 1, or the number of ranks */
-  const int64_t* takes;  /**< all_to_all: elements from each rank; one entry: equal */
+  const int64_t* takes;  /**< all_to_all: elements from each rank; one entry: from every rank */
   size_t num_takes;      /**< all_to_all: 1, or the number of ranks */
   void* stream;          /**< GPU ranks: a cudaStream_t; NULL: the default stream */
   int32_t lines;         /**< 1: lines, small units that carry their flag; -1: chunks */
@@ -257,9 +257,9 @@ typedef struct tilelace_moe_layer {
   int64_t m;               /**< the most tokens of a call, of all ranks together */
   int64_t hidden;          /**< columns of a token */
   int64_t inner;           /**< this rank's columns between the two products */
-  int64_t experts;         /**< in all */
+  int64_t experts;         /**< of the whole layer, all ranks together */
   int64_t top_k;           /**< experts that each token chooses */
-  int64_t first;           /**< this rank's first expert */
+  int64_t first;           /**< number of this rank's first expert */
   int64_t here;            /**< how many experts this rank has; 0: all */
   int32_t replicated;      /**< boolean: every rank has all tokens */
   int32_t weight_on_input; /**< boolean: router weights are applied to tokens */
@@ -287,7 +287,7 @@ typedef struct tilelace_ag_moe_args {
 /** Arguments of a layer's second half (tilelace/moe.h). Tensors are dense. */
 typedef struct tilelace_moe_reduce_args {
   size_t struct_size;              /**< sizeof(tilelace_moe_reduce_args), bytes */
-  const tilelace_moe_layer* layer; /**< as of the first half */
+  const tilelace_moe_layer* layer; /**< the layer of the first half */
   int64_t m;                       /**< tokens of all ranks together */
   tilelace_tensor x;               /**< [m * top_k, inner], as the first half wrote it */
   const int32_t* map;              /**< as the first half wrote it */
@@ -373,7 +373,7 @@ tilelace_status tilelace_ag_gemm(tilelace_communicator* communicator,
  * Traffic: (m - m_r) * n partials leave each rank. More in tilelace/ops.h, gemm_rs. */
 tilelace_status tilelace_gemm_rs(tilelace_communicator* communicator,
                                  const tilelace_gemm_reduce_args* args);
-/** out [m, n]: all rows that tilelace_gemm_rs scatters, bitwise equal on every rank. Collective.
+/** out [m, n]: as tilelace_gemm_rs, but every rank gets all m rows, bitwise equal. Collective.
  * Stream, alignment and errors: as tilelace_ag_gemm. Traffic: (ranks - 1) / ranks * m * n partials
  * and as many results leave each rank. More in tilelace/ops.h, gemm_ar. */
 tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
@@ -382,8 +382,8 @@ tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
  * tilelace_ag_gemm. */
 tilelace_status tilelace_call(tilelace_communicator* communicator, const tilelace_call_args* args);
 
-/** Allocates the staging of collectives, once. The first collective does so itself, but cannot
- * while the stream is being captured. Collective.
+/** Allocates the staging of collectives, once. Without this call the first collective allocates it,
+ * which fails while the stream is being captured. Collective.
  * Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_prepare_collectives(tilelace_communicator* communicator);
 /** out [count] = the sum (or avg, max) over ranks of `in` [count], bitwise equal on every rank.
@@ -451,7 +451,7 @@ tilelace_status tilelace_buffer_create(tilelace_communicator* communicator, size
 /** Frees this rank's handle; the memory is freed with the last handle. All work on the memory must
  * have finished. Local. NULL is allowed. */
 void tilelace_buffer_destroy(tilelace_buffer* buffer);
-/** *address: where this rank finds the part of `rank`. Local. Errors: usage (no such rank). */
+/** *address: where this rank reaches the part of `rank`. Local. Errors: usage (no such rank). */
 tilelace_status tilelace_buffer_peer(const tilelace_buffer* buffer, int32_t rank, void** address);
 
 /** Allocates zero-filled memory for the rank's tensors: on its GPU, or on the host for CPU ranks.

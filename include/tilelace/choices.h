@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The enums that a Plan consists of. They have their own header, since kernels need no plan.h.
+// The enums of a Plan, in a header of their own, so that kernels need not include plan.h.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -28,8 +28,8 @@ struct CollectiveRow {
   Collective collective;  ///< the collective that the row is for
   std::string_view name;  ///< as the command and records spell it
   std::string_view help;  ///< one line for --help
-  bool sums = false;      ///< elements of all ranks are added
-  bool shares = false;    ///< every rank gets all sums
+  bool sums = false;      ///< true: combines elements of all ranks by a Reduction
+  bool shares = false;    ///< true: combines them, and every rank gets the whole result
 };
 
 /// In the order of the enum.
@@ -67,7 +67,7 @@ constexpr const ItemRow& row_of(Item i) { return kItems.at(static_cast<std::size
 std::string_view name_of(Reduction);
 
 /// Arguments of one call. Ranks make the same calls in the same order. `counts`, in elements, has
-/// one entry per rank, or one for all ranks; it is equal on every rank, except in an all_to_all:
+/// one entry per rank, or one for all ranks. It is equal on all ranks, except in all_to_all. By op:
 ///   all_reduce      one entry, count: in and out [count]
 ///   all_gather      the size of each rank's part: in [counts[rank]], out [sum of counts]
 ///   reduce_scatter  the size of each rank's part: in [sum of counts], out [counts[rank]]
@@ -75,8 +75,8 @@ std::string_view name_of(Reduction);
 /// Parts lie in rank order; a count may be 0. In an all_to_all, rank b must take as many elements
 /// from rank a as a sends to b. In place: all_reduce with out == in; all_gather if `in` is this
 /// rank's part of `out`; reduce_scatter if `out` is this rank's part of `in`. Otherwise in and out
-/// must not overlap. GPU ranks: a tensor in a SymmetricBuffer must have the same offset in it on
-/// every rank, or calls that use it without staging end in a usage error (docs/collectives.md).
+/// must not overlap. GPU ranks: a tensor in a SymmetricBuffer must lie at the same offset in every
+/// rank's part; else calls that use it without staging end in a usage error (docs/collectives.md).
 struct CollectiveArgs {
   const void* in = nullptr;                   ///< aligned to an element (faster: 16 bytes)
   void* out = nullptr;                        ///< aligned like `in`
@@ -94,16 +94,16 @@ struct CollectiveOptions {
   /// (docs/collectives.md); false: send chunks, each followed by a flag.
   std::optional<bool> lines;
   std::optional<int> shots;           ///< all_reduce: 1 (each rank sums all) or 2 (each a part)
-  std::optional<int> workers;         ///< limit on CTAs (CPU: workers), for calls beside GEMMs
+  std::optional<int> workers;         ///< the most CTAs (CPU: workers); fewer leave SMs to GEMMs
   std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 
   bool operator==(const CollectiveOptions&) const = default;
 };
 
-/// Allocates the staging of collectives on this communicator; later calls do nothing. Without this
-/// call the first collective allocates the staging, which fails in a capture. Collective. Memory: a
-/// fixed number of bytes per rank for all sizes (docs/collectives.md). Errors: usage (more than 8
-/// ranks on GPUs, ranks that share a GPU), system, peer, timeout.
+/// Allocates the staging of collectives on this communicator, once: a second prepare_collectives()
+/// does nothing. Without it the first collective allocates the staging, which fails in a capture.
+/// Collective. Memory: a fixed number of bytes per rank for all sizes (docs/collectives.md).
+/// Errors: usage (more than 8 ranks on GPUs, ranks that share a GPU), system, peer, timeout.
 void prepare_collectives(Communicator&);
 
 /// out [count] = the sum (average, maximum) over ranks of in [count], the same bits on every rank.
@@ -135,7 +135,7 @@ void reduce_scatter(Communicator&, const CollectiveArgs&, const CollectiveOption
 /// Traffic: each rank sends all of `in` except its own part; lines double the traffic.
 void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Calls the function of the given collective. Collective. Errors: as of that function.
+/// Calls the function of the given collective. Collective. Errors: those of that function.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
 /// Replaces a collective that this rank cannot make: the peers get a usage error with this reason

@@ -30,9 +30,9 @@ struct CommunicatorOptions {
   double link_latency_s = 0;    ///< emulated wire: latency of each transfer
   bool checked = false;         ///< record every access and report races (ranks as threads only)
   Device device = Device::cpu;  ///< where the ranks' tensors are
-  int device_index = -1;        ///< cuda: the GPU to use. -1: a rank that is a thread uses the GPU
-                                ///< of its number; a process uses the only GPU that it sees, or
-                                ///< else the GPU of number LOCAL_RANK
+  int device_index = -1;        ///< cuda: the GPU to use. -1: rank r, if a thread, uses GPU r; a
+                                ///< process uses the only GPU that it sees or, if it sees several,
+                                ///< the GPU that LOCAL_RANK numbers
   /// cuda: also maps memory for multicast, which gemm_ar with transport multimem needs. This works
   /// only with TILELACE_MULTICAST=1 in the environment, since on some machines a program that maps
   /// multicast memory can make the GPUs unusable for other programs.
@@ -57,7 +57,7 @@ struct CommunicatorOptions {
   bool deterministic = false;  ///< true: refuse autotune, so that equal tables give equal results
 };
 
-/// A problem with the weights that its calls will use.
+/// A problem, and the weights that calls of this problem will use.
 /// CPU ranks pack the weights in `prepare`. GPU ranks read them in place, possibly before earlier
 /// work in the stream is done. Prepared weights must not change until `prepare` is called again. A
 /// call may also pass other weights, whose values may change between calls: CPU ranks pack them in
@@ -69,8 +69,8 @@ struct Preparation {
 };
 
 /// A rank's membership in a group. Movable, not copyable.
-/// Thread safety: calls on one Communicator from several threads are refused (usage error) except
-/// abort(), which any thread may call. Different Communicators are independent.
+/// Thread safety: while a thread is in a call, calls of other threads on the same Communicator are
+/// refused (usage error), except abort(). Different Communicators are independent.
 /// After an error of kind peer, timeout or system the communicator refuses all further calls and
 /// names that error. After a usage error it stays usable; but after GPU ranks disagreed, all ranks
 /// must prepare again first (below). If an exception unwinds the stack, the destructor ends the
@@ -89,8 +89,8 @@ struct Preparation {
 class Communicator {
  public:
   /// Makes a group whose ranks are threads of this process. Element r of the result is rank r.
-  /// Local. Errors:
-  /// usage (ranks outside 1..64, options), system (memory, threads).
+  /// Local.
+  /// Errors: usage (ranks outside 1..64, wrong options), system (memory, threads).
   static std::vector<Communicator> threads(int ranks, const CommunicatorOptions& = {});
 
   /// Joins this process, as one rank, to a group of processes of one user on one host. They meet in
@@ -169,8 +169,8 @@ class Communicator {
   /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
   void abort() noexcept;
 
-  /// All that the checked mode has found so far on any rank, one text per finding; also empty if
-  /// the mode is off. Local. Errors: usage (empty communicator).
+  /// All that the checked mode has found so far on any rank, one text per finding; empty if it has
+  /// found nothing or is off. Local. Errors: usage (empty communicator).
   [[nodiscard]] std::vector<std::string> findings() const;
 
   struct Impl;
@@ -198,7 +198,7 @@ class SymmetricBuffer {
   ~SymmetricBuffer();
   /// The address of this rank's part. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* local() const;
-  /// The address of `rank`'s part on this rank. Local. Errors: usage (no such rank; as local).
+  /// This rank's pointer to `rank`'s part. Local. Errors: usage (no such rank; as local).
   [[nodiscard]] void* peer(int rank) const;
   /// Size of each part in bytes, as asked for. Local. Errors: as local.
   [[nodiscard]] std::size_t bytes() const;

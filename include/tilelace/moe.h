@@ -50,7 +50,7 @@ inline constexpr float kSwigluAlpha = 1.702F;  ///< swiglu_clamped's factor insi
 /// Arguments of grouped_gemm. Tensors are dense; widths are multiples of 8.
 struct GroupedGemmArgs {
   TensorView x;                          ///< [rows, k], the rows of expert 0, then of expert 1, ...
-  const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: each expert's first row,
+  const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: each expert's first row
                                          ///< (0 for expert 0), then the number of all experts' rows
   std::int64_t experts = 0;              ///< number of experts
   TensorView weight;                     ///< [experts * w, k]; w is n, or 2 n if gated
@@ -83,7 +83,7 @@ struct MoeLayer {
   std::int64_t experts = 0;  ///< number of experts of the whole layer
   std::int64_t top_k = 0;    ///< experts that each token chooses
   std::int64_t first = 0;    ///< this rank has the experts [first, first + here)
-  std::int64_t here = 0;     ///< number of experts here; 0: all
+  std::int64_t here = 0;     ///< how many experts this rank has; 0: all
   ExpertActivation activation = ExpertActivation::swiglu;  ///< of the first product
   /// true: every rank already has all tokens and their routing, so ag_moe gathers nothing; moe_ar
   /// or moe_rs follows. false: every rank has its own tokens.
@@ -103,8 +103,8 @@ struct Routing {
   const float* weights = nullptr;  ///< [tokens, top_k]
 };
 
-/// Size of the map, in 32-bit words, for a call with m tokens over all ranks. Local. Errors: usage
-/// (a layer or m that calls would refuse).
+/// Size, in 32-bit words, of the map that ag_moe writes for m tokens over all ranks. Local.
+/// Errors: usage (a layer or m that calls would refuse).
 std::int64_t moe_map_words(const MoeLayer&, std::int64_t m);
 
 /// Arguments of ag_moe. Tensors are dense.
@@ -151,10 +151,10 @@ void prepare_moe(Communicator&, const MoeLayer&);
 
 /// A layer's first half: gathers all ranks' tokens and their routing, orders the rows by (expert,
 /// token, slot), and multiplies them by their experts' weights: out[row] = act(token * weight_e^T +
-/// bias_e). `map` says which row belongs to which (token, slot). Each (token, slot) that chose one
-/// of this rank's experts has one row: no padding, no dropped choice. With `replicated` the call is
-/// local. Products are summed in fp32 and rounded once; weight_on_input rounds weighted tokens.
-/// Collective. CPU ranks: blocking; on return `out`, `map` and `gathered` are whole. GPU ranks:
+/// bias_e). A slot is one of a token's top_k choices. `map` says which row belongs to which (token,
+/// slot). Each (token, slot) that chose an expert of this rank has one row: no padding, no dropped
+/// choice. Products are summed in fp32 and rounded once; weight_on_input rounds weighted tokens.
+/// Collective (`replicated`: local). CPU ranks: blocking; they return with all results. GPU ranks:
 /// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe; a replay reads the
 /// routing anew. Alignment: 16 bytes; ids and weights: an element. Traffic: each rank sends m_r *
 /// hidden elements and 8 or 12 bytes per choice to every other rank. Errors: usage (a wrong
@@ -162,11 +162,11 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// `out` is written, on GPU ranks in the second half, which writes nothing), peer, timeout, system.
 void ag_moe(Communicator&, const AgMoeArgs&);
 
-/// A layer's second half: multiplies the rows by their experts' weights and by the router's, adds
-/// each token's rows in slot order, then `add`, in fp32, and reduce-scatters these sums: out [m_r,
-/// hidden] has this rank's tokens. Values are rounded three times: each row after the product, each
-/// rank's sum over a token's slots, and the sum over ranks, computed as in reduce_scatter. All runs
-/// give the same bits. Collective. CPU ranks: blocking. GPU ranks:
+/// A layer's second half: multiplies rows by their experts' weights and, unless weight_on_input,
+/// by router weights; adds each token's rows in slot order, then `add`, in fp32. Then it
+/// reduce-scatters these sums: out [m_r, hidden] has this rank's tokens. Values are rounded three
+/// times: each row after the products, each rank's sum for a token, and the sum over ranks (as in
+/// reduce_scatter). All runs give the same bits. Collective. CPU ranks: blocking. GPU ranks:
 /// enqueued on args.stream; the next call or synchronize throws errors that depend on the routing.
 /// Alignment: 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe;
 /// usage, on every rank before `out` is written, if the maps of two ranks come from different
