@@ -31,7 +31,7 @@ double most_of(Communicator& member, double mine);
 /// same calls in the same order.
 class GpuTimes {
  public:
-  /// `tick` is called after each step, to show progress; a graph has `calls` calls. Error: system.
+  /// `tick` is called after each sample; a graph has `calls` calls. Error: system.
   GpuTimes(Communicator& member, std::function<void()> tick, int calls = kGraphCalls);
 
   [[nodiscard]] void* stream() const { return timer_->stream(); }

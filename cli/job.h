@@ -39,7 +39,7 @@ struct Workload {
   DType dtype{};
   PlanOptions options;
   std::string plan;    ///< GPUs: a printed plan, which replaces options; empty: none
-  int iterations = 0;  ///< samples of a time; 0: CPU ranks take 3 to 40 in 1.2 s a row, GPUs 10
+  int iterations = 0;  ///< samples; 0: CPU ranks take 3 to 40, as many as fit 1.2 s; GPUs 10
   int warmup = 2;
   bool check = true;
   /// GPUs: how many plans of each kind are timed, the best predicted first. If 0 and `kinds` is

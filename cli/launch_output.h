@@ -12,7 +12,7 @@ namespace tilelace::cli {
 /// Prints the ranks' output in whole lines, each prefixed with its rank: "[2] text".
 class TaggedOutput {
  public:
-  /// Makes a pipe, returns its write end. Its lines are printed on descriptor `to` (1 or 2).
+  /// Makes a pipe, returns its write end. Lines written to it go to descriptor `to` (1 or 2).
   comm::UniqueFd add(int rank, int to);
   /// Waits at most `wait_ms` for output and prints it. Throws Interrupted if the reader is gone.
   void print(int wait_ms);

@@ -16,8 +16,8 @@ namespace tilelace::cli {
 /// The rows [begin, end) of m that belong to this rank: split evenly, remainder on the first ranks.
 model::Slice row_shard(std::int64_t m, int ranks, int rank);
 
-/// Copies of a tensor. The calls of a graph on a GPU use them in turn, so that operands do not stay
-/// in L2: there are enough copies to exceed L2, but at most one per call of the graph.
+/// Copies of a tensor. The calls of a graph on a GPU use them in turn, so that operands are not in
+/// L2. There are enough copies to exceed L2, but at most one per call of the graph.
 struct Turns {
   Turns() = default;
   explicit Turns(std::size_t bytes);

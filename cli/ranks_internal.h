@@ -11,8 +11,8 @@ namespace tilelace::cli {
 
 enum class MessageKind : char { data = 'm', failed = 'f', done = 'd' };
 
-/// Ranks count as stalled if none of them has sent a message for so long. The group's timeout
-/// limits waits for peers; this limit is longer and also includes computing.
+/// Ranks count as stalled if none of them sends a message for this many seconds. The group's
+/// timeout limits waits for peers; this limit is longer and also includes computing.
 inline double stall_seconds(const RanksOptions& options) { return options.group.timeout_s + 120; }
 /// Seconds that the other ranks, if processes, have to notice a failure before they are ended.
 constexpr double kGraceSeconds = 1.5;

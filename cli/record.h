@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records: one JSON object per line. All commands write the same keys; `simulate` adds some.
+// Records: one JSON object per line. The schema determines the keys; `simulate` adds some.
 #pragma once
 #include <cstdio>
 #include <memory>

@@ -27,7 +27,7 @@ struct Span {
 /// Microseconds that the host spends on an eager call on a GPU.
 struct HostTime {
   double us = 0;
-  double beside_graphs_us = 0;  ///< `us` once calls were captured: every second one aligns slots
+  double beside_graphs_us = 0;  ///< `us` after captures: every second eager call also aligns slots
 };
 
 /// A baseline that was timed on GPUs.
@@ -107,7 +107,7 @@ Row join(const Workload& work, const Machine& machine, const std::vector<RankPar
 struct Steadiness {
   int ranks = 1, workers = 1, cores = 1;
   double spread = 1;  ///< the largest p90 / p10 of `fused`
-  int shorter = 0;    ///< rows whose fused call took clearly less than Row::longer_us()
+  int shorter = 0;    ///< rows whose fused call took less than 95 % of Row::longer_us()
 };
 /// A line that says that times are unsteady, and the likely reason; empty if times are steady.
 std::string unsteady_text(const Steadiness& s);

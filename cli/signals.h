@@ -6,7 +6,7 @@
 
 namespace tilelace::cli {
 
-/// Thrown once a signal has asked this process to end; ranks are ended before a command sees it.
+/// Thrown when a signal asks this process to end. Functions that started ranks end them first.
 struct Interrupted {
   int signal = 0;
 };

@@ -12,7 +12,7 @@ struct Column {
   std::string title;
   int width = 0;      ///< in characters; Table widens it to the title's
   bool left = false;  ///< true: text, aligned left; false: a number, aligned right
-  int spare = 0;      ///< 0: always shown; else left out before columns with lower numbers
+  int spare = 0;      ///< 0: always shown; else columns with the highest number are left out first
   std::string legend = {};  ///< a sentence; may be empty
 };
 

@@ -54,8 +54,8 @@ class TuningFile {
 /// merged. Errors: those of TuningFile.
 TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
 
-/// Merges the files `merge`, all for one model of GPU, into the file `out`. Needs no GPU. Errors:
-/// those of TuningFile.
+/// Merges the request's files `merge`, all for one model of GPU, into its file `out`. Needs no GPU.
+/// Errors: those of TuningFile.
 void merge_tables(const TuneRequest&);
 
 /// Counts what was tuned, for the last lines of the output.

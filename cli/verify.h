@@ -43,7 +43,7 @@ class Verifier {
   };
   [[nodiscard]] std::vector<std::int64_t> own_rows(const CallTensors& t) const;
   [[nodiscard]] Sample sample(const CallTensors& t) const;
-  /// Checks this rank's output number `output`, in its columns `local`, of all ways.
+  /// Checks the columns `local` of this rank's output number `output`, for every plan in `ways`.
   void check_columns(const Sample& sample, std::size_t output, model::Slice local,
                      const std::vector<Plan>& ways, const Results& got, RankPart& part) const;
   void fail(bool& flag, RankPart& part, const std::string& what) const;

@@ -19,7 +19,7 @@ struct CollectiveTimes {
   std::int64_t bytes = 0;
   std::string plan;        ///< as describe_collective prints it
   std::vector<double> us;  ///< samples; each is the time of the slowest rank
-  /// The same samples of each baseline, by its name; none for a baseline that this machine lacks.
+  /// Samples of each baseline, by its name; empty for a baseline that this machine lacks.
   std::map<std::string, std::vector<double>> baselines;
   std::string complaint;  ///< what was wrong, if anything
 

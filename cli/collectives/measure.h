@@ -7,8 +7,8 @@
 
 namespace tilelace::cli {
 
-/// GPU ranks: the number of calls in a graph, the number of iterations that nccl-tests has by
-/// default. CPU ranks: the most calls that one sample times.
+/// GPU ranks: how many calls a graph has, as many as nccl-tests times by default. CPU ranks: the
+/// most calls that one sample times.
 constexpr int kCallsOfGraph = 20;
 
 /// Runs the work as this rank of its group; rank 0 sends CollectiveTimes (as text) for each row.

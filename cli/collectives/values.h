@@ -21,7 +21,7 @@ class CollectiveValues {
   /// rounded once. Returns a text on the first wrong element, or an empty text.
   [[nodiscard]] std::string wrong(const CollectiveShape&, int rank,
                                   const std::vector<std::byte>& got) const;
-  /// As wrong(), but sums may differ by as much as sums in any order, rounded after every term.
+  /// Like wrong(), but allows sums the error of any order of terms with a rounding after each term.
   [[nodiscard]] std::string far_off(const CollectiveShape&, int rank,
                                     const std::vector<std::byte>& got) const;
 

@@ -23,7 +23,7 @@ struct CollectiveWork {
   bool in_place = false;
   bool symmetric = false;  ///< in and out lie in a SymmetricBuffer
   bool check = true;
-  int iterations = 0;  ///< samples of a time; 0: CPU ranks take as many as fit 0.1 s, GPUs 10
+  int iterations = 0;  ///< samples; 0: CPU ranks take 5 to 40, as many as fit 0.1 s; GPUs 10
   int warmup = 2;
   std::vector<std::string> baselines;  ///< GPUs: names of the baselines to time
   GpuFacts gpus;                       ///< cuda only
@@ -39,8 +39,8 @@ struct CollectiveShape {
 };
 
 /// `bytes` is a size as in nccl-tests: of all_reduce's buffer, of the larger buffer of all_gather
-/// and reduce_scatter, of a rank's input of all_to_all. A rank's part is rounded down to 16 bytes;
-/// a smaller part, or all_reduce's buffer, to one element. Errors: usage (less than one element).
+/// and reduce_scatter, of a rank's input of all_to_all. If the buffer has a part per rank, parts of
+/// 16 bytes or more are rounded down to multiples of 16. Errors: usage (a part below one element).
 CollectiveShape shape_of(Collective, std::int64_t bytes, DType, int ranks, int rank);
 
 /// The work's options for this op. If the work has all_reduce, `shots` is dropped for other ops, so

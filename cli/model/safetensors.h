@@ -17,7 +17,7 @@ namespace tilelace::model {
 
 struct TensorInfo {
   std::string dtype;          ///< as the file spells it
-  std::optional<DType> type;  ///< the same; absent if Tilelace cannot compute with that type
+  std::optional<DType> type;  ///< the same type; absent if Tilelace cannot compute with it
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  ///< begin, end: offsets, in bytes, in the data after the header
   std::uint64_t end = 0;

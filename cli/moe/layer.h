@@ -37,7 +37,7 @@ struct MoeSizes {
 /// `dtype` is empty, the layer has the model's dtype, or bf16 without a model. Errors: usage.
 MoeWork layer_work(std::string_view command, const MoeSizes& sizes, const MoeRequest& request,
                    const std::string& m, const std::string& dtype, int ranks);
-/// Throws a usage error if an option in `names`, none of which `ops` have, was given.
+/// Throws a usage error if an option in `names` was given: `ops` do not have these options.
 void refuse_options(const CLI::App& command, std::span<const char* const> names,
                     std::string_view ops);
 

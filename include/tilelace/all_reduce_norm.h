@@ -22,7 +22,7 @@ struct AllReduceNormArgs {
   const void* residual = nullptr;  ///< [m, n], equal on all ranks; null: none
   const void* weight = nullptr;    ///< [n], equal on all ranks
   float eps = 1e-6F;               ///< added to the mean of the squares; 0 or more
-  void* out = nullptr;             ///< [m, n]: sum + residual, not normalised; null: not wanted
+  void* out = nullptr;             ///< [m, n]: sum + residual, not normalised yet; null: unwanted
   void* normed = nullptr;          ///< [m, n]; null: only `quantised` is wanted
   NormQuant quant = NormQuant::none;  ///< none: `quantised` and `scales` are null
   void* quantised = nullptr;          ///< [m, n] e4m3 bytes

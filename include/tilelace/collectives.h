@@ -93,7 +93,7 @@ struct CollectiveOptions {
   /// true: send lines, small units that hold their own flag, good for few bytes
   /// (docs/collectives.md); false: send chunks, each followed by a flag.
   std::optional<bool> lines;
-  std::optional<int> shots;           ///< all_reduce: 1 (each rank sums all) or 2 (each a part)
+  std::optional<int> shots;           ///< all_reduce: 1 (each rank sums all), 2 (each sums a part)
   std::optional<int> workers;         ///< the most CTAs (CPU: workers); fewer leave SMs to GEMMs
   std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 

@@ -14,7 +14,7 @@ enum class DType : std::uint8_t { bf16, fp16, fp32 };
 /// The type that products and sums accumulate in. Partial sums of this type are sent unrounded.
 inline constexpr DType kAccumulator = DType::fp32;
 
-/// Facts about an element type. No type comes with separate scale factors.
+/// Facts about an element type. Tensors of these types have no separate scale factors.
 struct DTypeRow {
   DType type;                  ///< the type that the row is for
   std::string_view name;       ///< as the command and records spell it

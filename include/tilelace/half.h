@@ -26,7 +26,7 @@ constexpr float fp16_to_float(std::uint16_t h) {
   const std::uint32_t magnitude = h & 0x7fffU;
   if (magnitude >= 0x7c00U)
     return std::bit_cast<float>(sign | 0x7f800000U | ((magnitude & 0x3ffU) << 13));
-  // Scaling by 2^112 moves the exponent and also normalises subnormals.
+  // Multiplying by 2^112 corrects the exponent's bias and also normalises subnormals.
   const float scaled = std::bit_cast<float>(magnitude << 13) * std::bit_cast<float>(0x77800000U);
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(scaled));
 }
