@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of ops, one row each. Code that depends on the op reads the op's row; the command, the
-// bindings, the checks of tensors and the generator of docs/ops.md loop over all rows.
+// The table of ops, one row each. Code that depends on the op reads the op's row. The `tilelace`
+// command, bindings, checks of tensors and the generator of docs/ops.md loop over all rows.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -16,7 +16,7 @@
 namespace tilelace {
 
 /// An extent of an operand. `one`: 1. `m`: rows of all ranks together. `m_r`: rows of this rank's
-/// shard. `n`: columns of this rank's product with one weight. `k`: the length of this rank's sum.
+/// shard. `n`: columns of this rank's product with one weight. `k`: that product's inner extent.
 enum class Extent : std::uint8_t { one, m, m_r, n, k };
 
 /// What a call uses an operand for: `input` (a or x), `weight`, `bias`, `residual`, `out`, or
@@ -28,7 +28,7 @@ struct OperandRow {
   Role role;
   std::string_view name;  ///< as docs/ops.md and tilelace_operand (C) spell it
   Extent rows, cols;
-  bool many = false;      ///< one for each weight; swiglu has only one result
+  bool many = false;      ///< one per weight; swiglu: two weights, one result
   bool optional = false;  ///< may be absent
 
   /// Whether the call writes the operand.
@@ -45,7 +45,7 @@ struct OpRow {
   std::string_view collective;                ///< name of the collective that the op contains
   bool gathers = false;                       ///< all-gathers the input before the product
   bool sums = false;                          ///< adds the partial products of all ranks
-  bool shares = false;                        ///< every rank gets the finished sums
+  bool shares = false;                        ///< every rank gets all finished sums
   std::span<const OperandRow> operands = {};  ///< first the inputs, then the results
 
   /// The op's first operand of this role; null if there is none.
@@ -63,12 +63,12 @@ struct OpRow {
     const OperandRow* weight = operand(Role::weight);
     return weight != nullptr && weight->many;
   }
-  /// Whether some operand has only this rank's shard of m. If so, calls may set each rank's rows.
+  /// Whether some operand has only this rank's rows. If so, a call may say how many each rank has.
   [[nodiscard]] constexpr bool shards() const {
     return std::any_of(operands.begin(), operands.end(),
                        [](const OperandRow& o) { return o.rows == Extent::m_r; });
   }
-  /// How often a call moves m rows: once, or twice (to their owners and back).
+  /// How often a call moves m rows: once, or twice (terms to their owners, sums to all ranks).
   [[nodiscard]] constexpr int phases() const { return shares ? 2 : 1; }
 };
 
@@ -143,7 +143,7 @@ constexpr Op op_that(bool sums, bool shares) {
   return detail::kNoOp.op;
 }
 
-/// "ag_gemm, gemm_rs or gemm_ar": all names as a text. Errors: none.
+/// All names as one text: "ag_gemm, gemm_rs or gemm_ar". Errors: none.
 std::string names_of_ops();
 
 static_assert([] {

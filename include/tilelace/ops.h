@@ -13,12 +13,12 @@ namespace tilelace {
 /// The tensors of a call, by role. op_table.h says which tensors an op has, and their shapes.
 struct Operands {
   TensorView input;                          ///< a or x
-  std::span<const TensorView> weights = {};  ///< the prepared ones, or others (Preparation)
+  std::span<const TensorView> weights = {};  ///< prepared ones, or other weights (see Preparation)
   std::span<const TensorView> bias = {};     ///< empty, or one per weight
   std::span<const TensorView> out = {};      ///< as many as Problem::outputs()
   TensorView gathered = {};                  ///< ag_gemm: absent, or [m, k]
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
-  TensorView residual = {};  ///< gemm_rs, gemm_ar: absent, or like `out`
+  TensorView residual = {};  ///< gemm_rs, gemm_ar: absent, or shaped like `out`
 };
 
 /// A call of any op. Its problem says the call's m and which optional operands the call has.
@@ -31,7 +31,7 @@ struct CallArgs {
 struct AgGemmArgs {
   std::int64_t m = 0;                        ///< rows of all ranks together
   TensorView a;                              ///< [m_r, k], this rank's rows
-  std::span<const TensorView> weights;       ///< each [n_i, k], as prepared
+  std::span<const TensorView> weights;       ///< each [n_i, k]: prepared ones, or others
   std::span<const TensorView> bias;          ///< empty, or one [1, n_i] per weight
   Activation activation = Activation::none;  ///< swiglu: two weights, one result
   std::span<const TensorView> out;           ///< each [m, n_i]; swiglu: one [m, n_0]
@@ -44,11 +44,11 @@ struct AgGemmArgs {
 struct GemmReduceArgs {
   std::int64_t m = 0;                        ///< rows of x
   TensorView x;                              ///< [m, k], this rank's columns of the whole x
-  TensorView weight;                         ///< [n, k], as prepared
+  TensorView weight;                         ///< [n, k]: a prepared one, or another
   TensorView bias;                           ///< absent, or [1, n]: added once, after the sum
   Activation activation = Activation::none;  ///< not swiglu
   TensorView out;                            ///< gemm_rs [m_r, n]; gemm_ar [m, n]
-  std::span<const std::int64_t> rows;        ///< gemm_rs: rows of each rank; empty: as in ag_gemm
+  std::span<const std::int64_t> rows;        ///< gemm_rs: rows of each rank; empty: m split evenly
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
   TensorView residual = {};  ///< absent, or shaped like `out` and not overlapping it
                              ///< (0 x n if `out` has no rows): added once, in fp32, after the sum;
@@ -76,14 +76,14 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// each rank's own partial to that type, too. On GPUs: bf16 and fp16, n and k multiples of 8, at
 /// most 8 ranks, fused, medium or unfused as the plan says.
 /// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, as ag_gemm; later work in
-/// the stream sees the whole `out` and may write the inputs. Alignment: 16 bytes. Traffic: (m
-/// - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.
+/// the stream sees the whole `out` and may write the inputs. Alignment: 16 bytes.
+/// Traffic: (m - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.
 void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: out [m, n] has all rows of gemm_rs's result, the same bits on every rank. A
-/// rank reads only the residual rows that it sums: its shard of m, or all rows. On GPUs: limits as
-/// gemm_rs; a fused plan stores directly into the peers' `out` if `out` is in a SymmetricBuffer, at
-/// the same offset on all ranks. Collective. Stream and alignment: as gemm_rs.
+/// rank reads only the residual rows that it sums: its shard of m or, in some plans, all rows. On
+/// GPUs: limits as gemm_rs; a fused plan stores directly into the peers' `out` if `out` is in a
+/// SymmetricBuffer, at the same offset on all ranks. Collective. Stream and alignment: as gemm_rs.
 /// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank. Unfused on
 /// GPUs with transport pull (few rows): (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
@@ -133,8 +133,8 @@ void collective_only(Communicator&, const CallArgs&);
 void collective_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs or gemm_ar. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, Op, const GemmReduceArgs&);
-/// The problem that must be prepared before collective_only of this problem. Of n and k it keeps
-/// only the width of the rows that travel: n for a sum, k for a gather. Local. Errors: none.
+/// The problem that must be prepared before collective_only of this problem. It keeps the width
+/// of the rows that travel (n for a sum, k for a gather), not the other one. Local. Errors: none.
 Problem collective_of(Problem);
 
 }  // namespace tilelace

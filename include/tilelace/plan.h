@@ -29,7 +29,7 @@ struct Problem {
   std::int64_t m = 0;  ///< rows of the gathered a, or of x; in prepare: the largest m of any call
   /// Columns of each weight's product (gemm_rs and gemm_ar: one weight). Ops without weights: {k}.
   std::vector<std::int64_t> n;
-  std::int64_t k = 0;                        ///< length of this rank's sums: columns of a or x
+  std::int64_t k = 0;                        ///< inner extent of the product: columns of a or x
   DType dtype{};                             ///< of every tensor
   bool bias = false;                         ///< a bias is added, one for each weight
   Activation activation = Activation::none;  ///< applied before the result is rounded
@@ -90,8 +90,8 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
-/// Parses choices as `tilelace plan --help` lists them: "path=unfused,transport=pull"; "" is no
-/// choice. Error texts begin with `what`. Local. Errors: usage (an unknown key or value).
+/// Parses choices as `tilelace plan --help` lists them: "path=unfused,transport=pull"; ""
+/// chooses nothing. Error texts begin with `what`. Local. Errors: usage (an unknown key or value).
 PlanOptions parse_plan_options(const std::string& what, const std::string& text);
 
 /// All choices of a call, as a printable value; equal on every rank. On GPU ranks a worker is a
@@ -142,8 +142,8 @@ std::ostream& operator<<(std::ostream&, const Machine&);
 /// Prints a plan on one line (docs/plans.md). Errors: the stream's.
 std::ostream& operator<<(std::ostream&, const Plan&);
 
-/// Describes this host for CPU ranks; 0 workers: cores / ranks, at least 1. Local. The speed is a
-/// round number for the cost model, not a measurement. Errors: usage (ranks outside 1..64).
+/// Describes this host for CPU ranks; 0 workers mean cores / ranks, at least 1. Local. The speed
+/// is a round number for the cost model, not a measurement. Errors: usage (ranks outside 1..64).
 Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double link_latency_s = 0);
 
 /// The machine that plans of GPU ranks assume by default: H200s with NVLink, one per rank. Local;
@@ -157,8 +157,8 @@ Machine cuda_machine(int multiprocessors = 132);
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
 /// Plans a call. Local: no peer takes part, and no tensor is needed.
-/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Possible plans there (what
-/// follows "asked" only if PlanOptions ask for it):
+/// GPU machines: bf16 and fp16, n and k multiples of 8, at most 8 ranks. Possible plans there
+/// (those after "asked:" only if PlanOptions ask for them):
 ///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; asked: nccl
 ///   gemm_rs  mesh; fused and unfused; store, pull, push (few rows); asked: medium with push,
 ///            unfused ring with store, unfused add, fused with straddle

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of transports, one row each. Code that depends on a transport reads that row; the
-// command, printed plans and the checks of options go through all rows.
+// The table of transports, one row each. Code that depends on a transport reads that row. The
+// `tilelace` command, printed plans and the checks of options go through all rows.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -27,9 +27,9 @@ struct TransportRow {
   bool pulls = false;     ///< true: the receiver reads; false: the sender writes
   bool gpus = false;      ///< for GPU ranks only
 
-  /// Whether the sender starts transfers outside of the GEMM. Only then can CPU ranks relay sums.
+  /// Whether the sender sends, but not by its GEMM's workers. Only then can CPU ranks relay sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }
-  /// Whether workers send tiles instead of chunks. CPU ranks can relay only chunks.
+  /// Whether workers send whole tiles; else chunks of rows move. CPU ranks can relay only chunks.
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
   /// Whether libnccl must be installed.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }

@@ -58,7 +58,7 @@ struct TuneResult {
 /// successive halving. Calls run in CUDA graphs on random operands that do not fit in L2.
 /// The result of the fastest plan is checked against fp64. Later calls of the communicator use that
 /// plan, so their results may differ in the last bits from those of earlier calls. Problems that
-/// differ only in what plans do not depend on, such as a bias, are timed once. Collective: the same
+/// differ only in facts that plans ignore, such as a bias, are timed once. Collective: the same
 /// problems and options on every rank, with no call in progress; the times of the slowest rank
 /// decide. Memory: a temporary communicator, and operands and staging of one problem at a time.
 /// Errors: usage (CPU ranks, max_workers not 0, problems that GPU ranks cannot run, wrong options),

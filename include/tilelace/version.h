@@ -12,7 +12,7 @@
 #define TILELACE_VERSION_PATCH 0
 
 /** Version of these headers as a number for #if: 10000 * major + 100 * minor + patch. version()
- * gives the library's. */
+ * gives the library's version. */
 #define TILELACE_VERSION \
   (TILELACE_VERSION_MAJOR * 10000 + TILELACE_VERSION_MINOR * 100 + TILELACE_VERSION_PATCH)
 
@@ -20,7 +20,7 @@
 #define TILELACE_VERSION_TEXT_(major, minor, patch) \
   TILELACE_VERSION_WORD_(major) "." TILELACE_VERSION_WORD_(minor) "." TILELACE_VERSION_WORD_(patch)
 /** Version of these headers as text: "major.minor.patch". In C, tilelace_version() gives the
- * library's. */
+ * library's version. */
 #define TILELACE_VERSION_STRING \
   TILELACE_VERSION_TEXT_(TILELACE_VERSION_MAJOR, TILELACE_VERSION_MINOR, TILELACE_VERSION_PATCH)
 

@@ -58,7 +58,7 @@ struct Within {
   std::string_view name;  ///< name of the outer call
   std::string words;
   /// Null, or a word in the rank's memory that must be equal on all ranks. It is read in stream
-  /// order and sent in the headers, so that no rank writes a result if the words differ.
+  /// order and enters the hash that ranks compare: no rank writes a result if the words differ.
   const std::int32_t* word = nullptr;
   /// Null, or a word that is nonzero if this rank's call is wrong. (CPU ranks ignore this pointer:
   /// they check the word before the call.)
@@ -78,16 +78,16 @@ class Backend {
   /// and the peers get an error.
   virtual void prepare(std::span<const PreparedCall>, Before, std::string_view refusal) = 0;
   /// Collective, except Part::gemm. Before a rank throws a usage error, it tells its peers.
-  /// GPU ranks only enqueue the call; the next call or synchronize throws its later errors.
+  /// GPU ranks only enqueue the call; the next call or synchronize throws errors of its kernels.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
-  /// Collective, once: allocates the staging of collectives; a refusal works as in prepare.
+  /// Collective: allocates the staging of collectives unless it is ready. `refusal`: as in prepare.
   virtual void prepare_collectives(std::string_view refusal) = 0;
   /// Collective, as run. Checks the arguments; prepares collectives on the first call. Errors: as
   /// run.
   virtual void collect(Collective, const CollectiveArgs&, const CollectiveOptions&) = 0;
   /// As collect, for a collective inside another call.
   virtual void collect_within(const Within& call, Collective, const CollectiveArgs&) = 0;
-  /// The passes of mixtures of experts, which each rank runs alone.
+  /// The passes of mixtures of experts (backend/moe_passes.h), none of which waits for peers.
   virtual MoePasses& moe_passes() = 0;
   /// Describes how collect would run this collective. Local. Errors: usage.
   [[nodiscard]] virtual std::string describe(Collective, const CollectiveArgs&,
@@ -98,7 +98,7 @@ class Backend {
                                              const CollectiveOptions&) const = 0;
   /// Replaces a call that this rank cannot make: the peers get the reason instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
-  /// Replaces a collective. Separate from refuse: on GPUs collectives have their own headers.
+  /// As refuse, for a collective: on GPUs collectives have slots and call numbers of their own.
   virtual void refuse_collective(std::string_view reason, void* stream) { refuse(reason, stream); }
   /// Waits until the work in the stream is done, at most bound_s, and throws the work's errors.
   virtual void synchronize(void* stream, double bound_s) = 0;
@@ -106,7 +106,7 @@ class Backend {
   virtual ReachableMemory allocate(std::size_t bytes) = 0;
   /// Zero-filled, aligned to 256 bytes. Local. Error: system.
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
-  /// The findings of the checked mode.
+  /// What the checked mode of CPU ranks has found, one text per finding; empty if it is off.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
   /// The link to a peer. GPU ranks choose links in the first prepare. Error: usage (before that).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
@@ -117,7 +117,7 @@ class Backend {
   virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
   /// The device's name, from the driver.
   [[nodiscard]] virtual std::string device_name() const { return ""; }
-  /// Whether the stream is being captured. Errors: usage (a broken capture), system.
+  /// Whether it, or a stream that blocks it, is captured. Errors: usage (a broken capture), system.
   [[nodiscard]] virtual bool is_captured(void* /*stream*/) const { return false; }
   /// Whether this build has the kernels of a plan.
   [[nodiscard]] virtual bool has_kernel(const Plan& /*plan*/, DType /*dtype*/) const {

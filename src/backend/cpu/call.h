@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of one rank: the state that its actors share, and the verbs that all ops have in common.
+// One call of one rank: the state that its threads share, and the verbs that all ops use.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -24,12 +24,12 @@ namespace tilelace::cpu {
 using schedule::Index;
 using schedule::RowRange;
 
-/// What each rank shows its peers: for each peer a header word with a hash of the call, and a card,
-/// which describes the call in words. There are two of each, used in turn, since a rank whose call
-/// was refused may already be in its next call when a peer reads the refused call's card.
+/// Per rank: from each peer a header word with a hash of that peer's call, and a card, which tells
+/// this rank's call in words. There are two of each, used in turn, since a rank whose call was
+/// refused may already be in its next call when a peer reads the refused call's card.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
-  std::array<std::array<char, 1024>, 2> cards;  // enough for 64 shards and a plan
+  std::array<std::array<char, 1024>, 2> cards;  // room for 64 shard sizes and a plan
 };
 
 /// Header hash of a refused call; its card says why.
@@ -38,7 +38,7 @@ constexpr std::uint32_t kRefused = 0;
 constexpr std::uint32_t kPreparing = 1;
 /// Header hash of a rank that allocates the staging of collectives, before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// Header hash kUnfit + r: this rank's all_to_all does not fit rank r's. It overwrites the call's
+/// Header hash kUnfit + r: the sender's all_to_all does not fit rank r's. It replaces the call's
 /// header at all peers, so that ranks whose counts fit do not wait for these two.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
@@ -49,7 +49,7 @@ struct Disagreement {
   int peer = 0;
 };
 
-/// One slot on all ranks: rank r's flags at flags(r), its data area at data(r).
+/// One slot (a call's staging) on all ranks: rank r's flags at flags(r), its data at data(r).
 struct SlotView {
   std::byte* base = nullptr;  ///< address of rank 0's slot
   std::size_t stride = 0;     ///< bytes from one rank's slot to the next
@@ -70,8 +70,8 @@ struct Call {
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
-  /// Empty, or if each pair of ranks has its own hashes (all_to_all): for each rank, the hash in
-  /// the header sent to that rank, and the hash expected from that rank.
+  /// If each pair of ranks has its own hashes (all_to_all): by rank, the hash in the header sent to
+  /// that rank, and the hash expected from that rank. Else empty, and `hash` serves for all.
   std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
   std::span<const std::unique_ptr<Link>> links;  ///< by rank
@@ -102,7 +102,7 @@ struct Call {
     return hashes_from.empty() ? hash : hashes_from[static_cast<std::size_t>(peer)];
   }
 
-  /// Keeps this failure, if it is the first of this rank's actors.
+  /// Keeps this failure unless another actor of this rank has failed before.
   void fail(std::exception_ptr);
   void rethrow_failure();
   /// Deadline of a wait that begins now.
@@ -116,7 +116,7 @@ struct Call {
       return (++round & 63U) == 0 && group->has_left(peer);
     };
   }
-  /// After a wait by here_or_gone: if the peer left before this call, ends the group's waits and
+  /// After a wait for here_or_gone: if the peer left before this call, ends the group's waits and
   /// throws.
   void require_here(int peer, const comm::Header* word) const;
   /// Throws Disagreement if a peer's header of this call has arrived and differs.
@@ -127,14 +127,14 @@ struct Call {
   std::exception_ptr failure_;
 };
 
-/// An actor of a rank: worker -1 is the copy role.
+/// A thread of a rank in a call: a compute worker or, with worker -1, the one that copies.
 struct Actor {
   int worker = -1;
   [[nodiscard]] const char* role() const { return worker < 0 ? "copy" : "compute"; }
 };
 
-/// The verbs of flags and headers. `meaning` describes a flag in words and says which rank raises
-/// it.
+/// Verbs (steps that schedules call) for flags and headers. `meaning` describes a flag in words and
+/// says which rank raises it.
 class CallVerbs {
  public:
   CallVerbs(Call& call, Actor actor) : call_(call), actor_(actor) {}

@@ -50,7 +50,7 @@ class Engine final : public Backend {
 
   /// The largest needs of all prepared calls.
   struct Room {
-    std::int64_t flags = 64, data = 64;  ///< bytes per slot
+    std::int64_t flags = 64, data = 64;  ///< bytes of a slot's flags, and of its data
     int tile_m = 1, tile_n = 1;
     Index parked = 0;  ///< parts of straddling tiles that a worker keeps (worker_state.h)
 
@@ -94,7 +94,7 @@ class Engine final : public Backend {
   /// Allocates the staging for collectives, once all ranks are in a call that needs it. If a rank
   /// makes another call, the error describes this rank's call by `name` and `card` (call.h).
   void stage_collectives(std::string_view name, std::string_view card);
-  /// A collective's name in error texts, and the text that its card has before the plan.
+  /// A collective's name for error texts, and the words that come before the plan on its card.
   struct CollectiveWords {
     std::string_view name;
     std::string call;
@@ -117,7 +117,7 @@ class Engine final : public Backend {
   std::int64_t flag_bytes_ = 0;
   Collectives collectives_;
   std::uint32_t epoch_ = 0;
-  std::uint32_t unwatched_ = 0;  ///< number of calls that the checked mode does not see
+  std::uint32_t unwatched_ = 0;  ///< calls so far that the checked mode does not see
   Room room_;
   std::vector<Packed> packed_;
   std::vector<WorkerState> workers_;

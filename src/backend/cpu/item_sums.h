@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds the terms of collectives, element by element.
+// Reduces the terms of a collective, element by element.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace tilelace::cpu {
 
-/// Adds `count` elements of every term, in the order of the terms; floats are added in fp32 and
-/// rounded once. Reduction::max: a NaN wins; the first of equal values wins. `out` may be a term.
+/// Reduces `count` elements of all terms, in the order of the terms. Floats are added in fp32 and
+/// rounded once. Reduction::max: a NaN wins; of equal values, the first. `out` may be a term.
 void add_up(Item, Reduction, std::span<const std::byte* const> terms, std::int64_t count,
             std::byte* out);
 

@@ -45,8 +45,8 @@ class Link {
   [[nodiscard]] const comm::LinkRow& row() const { return row_; }
   /// Moves rows to or from the peer; returns when they have arrived.
   [[nodiscard]] virtual comm::WaitStatus copy(const RowsCopy&, const Bound&) = 0;
-  /// Runs `store`, which writes `bytes` bytes to the peer's memory, then waits as long as a link of
-  /// the emulated rate takes. Only on links that map memory.
+  /// Runs `store`, which writes `bytes` bytes to the peer's memory. On an emulated wire it
+  /// returns when the wire would have finished. Only on links that map memory.
   [[nodiscard]] virtual comm::WaitStatus store(std::int64_t bytes,
                                                const std::function<void()>& store,
                                                const Bound&) = 0;

@@ -29,7 +29,7 @@ class SharedMemoryLink : public Link {
   }
 };
 
-/// All links of a rank share its wire.
+/// A link with the timing of an emulated wire, which all links of a rank share.
 class WireLink final : public SharedMemoryLink {
  public:
   WireLink(const comm::LinkRow& row, std::shared_ptr<Wire> wire)

@@ -13,7 +13,7 @@ namespace tilelace::cpu {
 class WorkerPool {
  public:
   /// Starts `threads` threads in addition to the calling one. The last of them asks the scheduler
-  /// for short latency.
+  /// to run it soon after it wakes.
   explicit WorkerPool(int threads);
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;

@@ -8,9 +8,9 @@
 
 namespace tilelace::cpu {
 
-/// How an output was computed. `frobenius_factor` is in units of the type's roundoff u; 0 means
-/// 0.52, or 0.72 if the reference has rounded partials. Values that are rounded more often need a
-/// larger factor (a bf16 ring: 1.15).
+/// How an output was computed. Roundings may cause a relative Frobenius error of frobenius_factor
+/// times u, the type's roundoff. 0 means 0.52, or 0.72 if the reference has rounded partials. If
+/// values are rounded more often, the factor must be larger (a bf16 ring: 1.15).
 struct ErrorModel {
   Activation activation = Activation::none;
   int roundings = 1;  ///< roundings of the value itself; the reference counts those of partials
@@ -37,7 +37,7 @@ struct GemmError {
 GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmReference& gate,
                      const GemmReference* up = nullptr);
 
-/// The activation in fp64, and its derivative (swiglu: of silu, the gate's function).
+/// The activation in fp64, and its derivative. For swiglu: those of silu, the gate's function.
 double activate_exact(Activation activation, double x);
 double activation_slope(Activation activation, double x);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The steps of a mixture of experts in fp64, each with a bound on the error of the same step in
-// floats.
+// fp32.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace tilelace::cpu {
 
-/// An exact value, and a bound on the error of the computed one.
+/// An exact value, and a bound on how far off the computed value may be.
 struct Within {
   double value = 0, off = 0;
 };
@@ -42,7 +42,7 @@ inline Within added(const std::vector<Within>& terms) {
 
 /// Upper bound of the slope of all activations (gelu's largest is 1.129).
 constexpr double kSteepest = 1.13;
-/// Relative error of evaluating an activation in fp32.
+/// Bound on the relative error of evaluating an activation in fp32.
 constexpr double kEvaluated = 16 * kUnit32;
 
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }

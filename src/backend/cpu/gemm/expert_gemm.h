@@ -15,13 +15,13 @@ struct ExpertProduct {
   TensorView weight;           ///< [w, k]; w is n, or 2 n if gated
   const void* bias = nullptr;  ///< [w] or null
   ExpertActivation activation{};
-  const float* scales = nullptr;  ///< see GroupedGemmArgs; row 0: this expert's first row
+  const float* scales = nullptr;  ///< as in GroupedGemmArgs, for rows of this x
   const std::int32_t* sources = nullptr;
   TensorView out;  ///< [rows, n]
 };
 
-/// One worker's engine. It sums every element over k from first to last, in the same order
-/// whichever rows and columns are computed in one call.
+/// One worker's engine. It sums every element over k from first to last, so its bits
+/// do not depend on which other elements a call computes.
 class ExpertGemm {
  public:
   static constexpr std::int64_t kCols = 64;  ///< columns of the result per part

@@ -8,13 +8,13 @@
 
 namespace tilelace::cpu {
 
-/// `in_place`: panels may be read where the weight lies; so the weight must stay as it is.
+/// `in_place`: the weight may be read without a packed copy, so it must not change while in use.
 enum class Panels : std::uint8_t { packed, in_place };
 
 /// One weight [n, k], packed into column panels of `tile_n` columns for TileGemm.
-/// Immutable and shared by all workers of a rank. The source may change after packing.
-/// Memory: n * k elements of size_of(dtype) bytes, or of 4 bytes if this CPU has no fast
-/// product for the type. Errors: usage (an absent view, n < 1, k < 0 or tile_n < 1), system
+/// Immutable and shared by all workers of a rank. The source may change after packing (not with
+/// Panels::in_place). Memory: n * k elements of size_of(dtype) bytes, or of 4 bytes if this CPU has
+/// no fast product for the type. Errors: usage (an absent view, n < 1, k < 0 or tile_n < 1), system
 /// (oneDNN fails).
 class PackedWeight {
  public:
