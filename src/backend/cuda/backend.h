@@ -58,25 +58,25 @@ class GpuBackend : public Backend {
   /// Errors: usage (a rank is already in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
-  /// A text that must be equal on every rank. Errors: usage (no plan, a weight in other memory).
+  /// The calls in words, which ranks compare. Errors: usage (no plan, a weight not on the device).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
-  /// What these calls and those prepared earlier need. `before`: what the earlier ones need.
+  /// The share for these calls and those prepared earlier, whose share was `before`.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
   /// Releases what was prepared, or keeps it in `retired_` if graphs captured calls that use it.
   void retire();
   void throw_if_graphs_failed();
-  /// Throws errors of earlier calls.
+  /// Throws if no call can be made: not prepared, a peer has left, an earlier call failed.
   void require_ready(std::string_view op);
-  /// If this is a usage error, notes that ranks disagreed: their calls no longer match.
+  /// After a usage error: ranks disagreed, so calls are refused until all prepare again.
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
-  /// Whether the stream belongs to this device. Errors: as capture_of.
+  /// Whether the stream belongs to this device. Errors: those of capture_of (base/capture_of.h).
   [[nodiscard]] bool owns(void* stream) const;
   void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
-  /// A collective whose arguments `checked` accepted, ready to be enqueued. Errors: usage.
+  /// A collective, ready to be enqueued. checked() makes it from arguments. Errors: usage.
   struct CheckedCollective;
   [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
                                           const CollectiveOptions& options) const;
@@ -99,7 +99,7 @@ class GpuBackend : public Backend {
   Machine machine_;
   std::vector<const comm::LinkRow*> links_;  ///< by rank; empty before prepare
   bool shares_device_ = false;  ///< other communicators' kernels may run at the same time
-  std::unique_ptr<GemmWorkspace> workspace_;      // for GEMMs alone
+  std::unique_ptr<GemmWorkspace> workspace_;      // of GEMMs without communication
   std::unique_ptr<RankOps> ops_;                  // null before prepare
   std::unique_ptr<CollectiveCalls> collectives_;  // null before the first collective
   std::string collectives_out_of_step_;           // why collectives are refused, or empty
@@ -109,20 +109,20 @@ class GpuBackend : public Backend {
     std::unique_ptr<RankOps> ops;
     bool in_step;  ///< false: ranks disagreed, and waits of `ops` were ended
   };
-  std::vector<Retired> retired_;  ///< prepared calls that graphs captured
+  std::vector<Retired> retired_;  ///< earlier preparations that captured graphs use
   struct ProblemHash {
     std::size_t operator()(const Problem& p) const { return hash_value(p); }
   };
   Recent<Problem, std::vector<plan::GemmPlan>, ProblemHash> gemm_plans_{4096};
   std::vector<TensorView> weights_;  ///< the weights given to prepare
-  /// Memory from allocate(), in the order in which all ranks made it.
+  /// Memory from allocate(), in the order of allocation, which is the same on all ranks.
   std::vector<std::weak_ptr<comm::DeviceMemory>> reachable_;
   void* last_stream_ = nullptr;  ///< the stream of the last call
   GpuMoePasses moe_passes_{device_};
   std::string out_of_step_;  ///< why calls are refused until prepare, or empty
 };
 
-/// Throws a usage error unless `t` is on this device, with contiguous rows.
+/// Throws a usage error unless `t` has contiguous rows on this device, or is absent or empty.
 void require_on_device(std::string_view op, TensorName, const TensorView&, int device);
 
 std::unique_ptr<RankMemory> make_device_memory(int device, std::size_t bytes);

@@ -5,7 +5,7 @@
 namespace tilelace::cuda {
 
 /// The id of the capture that the stream belongs to; 0: none. Errors: usage (an invalidated
-/// capture), system.
+/// capture; the default stream during a capture of another stream), system.
 unsigned long long capture_of(cudaStream_t stream);
 
 /// Whether a capture of another stream forbids enqueueing on this stream. Error: system.

@@ -6,7 +6,7 @@ namespace tilelace::cuda {
 
 [[noreturn]] void throw_cuda(cudaError_t code, const char* what);
 
-/// Throws a system error that names the call.
+/// Throws a system error unless `code` is success; `what` says which call failed.
 inline void check(cudaError_t code, const char* what) {
   if (code != cudaSuccess) throw_cuda(code, what);
 }

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// A library, opened by the first of `names` that exists; it is never closed.
+/// The first library of `names` that dlopen finds, never closed. `problem`: why there is none.
 class DynamicLibrary {
  public:
   DynamicLibrary(std::initializer_list<const char*> names, std::string& problem)

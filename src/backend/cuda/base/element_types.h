@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of GPUs, for host code: from DType to the kernels' types, and to the names that
-// vendor libraries use.
+// Element types of GPUs, for host code: maps a DType to the kernels' type for it, and to the names
+// that vendor libraries use.
 #pragma once
 #include <cuda.h>
 #include <library_types.h>
@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// Calls f with the element type of t, as f(Bf16Element{}); empty result if t is not on GPUs.
+/// Calls f with the kernels' type for t, as f(Bf16Element{}). If there is none: an empty result.
 template <class F>
 auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   using Result = decltype(f(Bf16Element{}));
@@ -27,7 +27,7 @@ auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   if constexpr (!std::is_void_v<Result>) return {};
 }
 
-/// Calls f(type) for every type that is on GPUs, until one call returns an error.
+/// Calls f(type) for every type that kernels have, until one call returns an error.
 template <class F>
 auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
   for (const DTypeRow& row : kDTypes)
@@ -54,7 +54,7 @@ constexpr std::optional<LibraryTypes> find_library_types(DType t) {
   return std::nullopt;
 }
 
-/// Errors: usage (neither a type that is on GPUs nor the accumulators' type).
+/// Errors: usage (neither a type that kernels have nor the accumulators' type).
 inline LibraryTypes library_types(DType t) {
   if (const auto found = find_library_types(t)) return *found;
   throw Error(ErrorKind::usage, "cuda: dtype: got " + std::string(name_of(t)) +

@@ -15,12 +15,12 @@ struct ElementType {
 };
 using Bf16Element = ElementType<__nv_bfloat16, DType::bf16>;
 using Fp16Element = ElementType<__half, DType::fp16>;
-/// The only type in builds with kernels of only a few tiles (TILELACE_TILES).
+/// Builds with kernels of a few tile shapes (TILELACE_TILES) have this type alone.
 using FewTilesElement = Bf16Element;
 
 }  // namespace tilelace::cuda
 
-/// X(element, ...) for every type that is on GPUs.
+/// Expands to X(element, ...) for every element type of the kernels.
 #define TILELACE_EACH_ELEMENT(X, ...)           \
   X(::tilelace::cuda::Bf16Element, __VA_ARGS__) \
   X(::tilelace::cuda::Fp16Element, __VA_ARGS__)

@@ -10,25 +10,25 @@ namespace tilelace::cuda {
 
 /// Events of one launch, by CTA; each CTA's events are in the order in which it wrote them.
 struct TracedLaunch {
-  std::string kernel;  ///< "product" or "push"
+  std::string kernel;  ///< "product" (a GEMM) or "push" (sends rows)
   std::vector<std::vector<TraceEvent>> ctas;
 };
 
 #ifdef TILELACE_TRACE
 /// Memory for the events of launches on the current device. From record_launches(&recorder) on,
-/// each launch or capture of this thread takes the next part, until record_launches(nullptr).
+/// each launch by this thread, captured or not, takes the next part until record_launches(nullptr).
 class TraceRecorder {
  public:
-  /// For `launches` launches, each with `ctas` CTAs of up to `each` events. Error: system.
+  /// For `launches` launches, each with `ctas` CTAs of fewer than `each` events. Error: system.
   TraceRecorder(int launches, int ctas, int each);
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
   ~TraceRecorder();
 
-  /// Error: usage (no space left).
+  /// The next launch's part. Error: usage (all parts are taken).
   TraceSink next(const char* kernel);
-  /// Events of each launch's last run; waits for the device. Errors: system, usage (a CTA had more
-  /// events than there is space for).
+  /// Events of each launch's last run; waits for the device. Errors: system, usage (a CTA wrote
+  /// `each` events or more).
   [[nodiscard]] std::vector<TracedLaunch> read() const;
 
  private:

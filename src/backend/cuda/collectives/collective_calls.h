@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives without a GEMM on GPUs. They have slots, flags and a count of calls of their own, so
-// that prepare of other ops does not affect them and no other op writes to their lines.
+// that prepare of other ops leaves them as they are and no other op writes to their staging.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -20,8 +20,8 @@ struct CollectiveTensors {
   const std::int32_t* wrong = nullptr;
 };
 
-/// If the call has a direct form: sets t.inputs = in() and t.reachable = out() where the form uses
-/// them, and returns whether peers can reach all that it uses. Without a direct form: false.
+/// For a call that can be direct (without staging): sets t.inputs = in() and t.reachable = out() if
+/// peers use these tensors, and returns whether peers can reach them. Other calls: false.
 template <class In, class Out>
 bool reach_peers(const plan::CollectiveCall& call, CollectiveTensors& t, const In& in,
                  const Out& out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of collectives without a GEMM (schedule/exchange.h): parcels are sent as chunks with a
-// flag each, as lines, or directly between the ranks' tensors.
+// Kernels of collectives without a GEMM (schedule/exchange.h). A rank's data for a peer (a parcel)
+// goes as chunks with a flag each, as lines (device/lines.h), or directly between tensors.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -24,14 +24,14 @@ struct ParcelAt {
 };
 
 struct ExchangeParams {
-  schedule::RingExchange schedule;                 ///< workers: CTAs (lines) or warps (chunks)
+  schedule::RingExchange schedule;                 ///< workers: CTAs for lines, else warps
   CallParams call;                                 ///< its hash covers what all ranks agree on
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< hash in our header to each peer
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected from each peer
-  ParcelAt sends[schedule::kMaxGpuRanks];          ///< for each rank; own: what this rank keeps
-  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own: for the kept parcel or own sums
-  /// Direct call, by rank. `results`: where our parcel, or our sums, go in that rank's output.
-  /// `inputs`: where that rank's input has its terms of our sums.
+  ParcelAt sends[schedule::kMaxGpuRanks];          ///< to each rank; own entry: what is kept
+  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own entry: kept data, or own sums
+  /// Direct calls, by rank r. `results`: where rank r's output takes this rank's parcel or sums.
+  /// `inputs`: where rank r's input has its terms of this rank's sums.
   std::byte* results[schedule::kMaxGpuRanks];
   std::byte* inputs[schedule::kMaxGpuRanks];
   std::size_t places = 0;  ///< offset of this slot's chunks or lines
@@ -55,7 +55,7 @@ struct ProductSum {
   std::uint32_t row_units = 1;
   std::uint32_t first_column = 0;  ///< column of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
-  DType dtype{};  ///< must be a type of GPUs
+  DType dtype{};  ///< one of the kernels' element types
 };
 
 /// Enters the call, exchanges parcels and counts the call. Start::early: overlaps the end of the

@@ -8,14 +8,14 @@ namespace tilelace::cuda {
 
 using PlacedParcels = plan::PlacedExchange<schedule::kMaxGpuRanks>;
 
-/// A piece's schedule and parcels. The caller then sets the hashes, and the slot (place_in_slot).
+/// Parameters for one piece of a call. The caller then sets the hashes and calls place_in_slot.
 ExchangeParams exchange_params(const plan::CollectiveCall&, const PlacedParcels&, const void* in,
                                void* out);
 
 /// Makes this hash the one that all ranks send and expect.
 void set_hash(ExchangeParams&, std::uint32_t hash);
 
-/// The room that a schedule's places and words need in a slot.
+/// The room that a schedule's places (for data) and words (flags) need in a slot.
 SlotNeeds slot_needs_of(const schedule::Exchange&, bool lines);
 /// Fills in where a call's words and places are in the slot (places of chunks: at offset `chunks`).
 /// Set the hashes first.

@@ -22,7 +22,7 @@ struct NormParams {
   int row_units;
   int parts, part_places;  ///< CTAs that share a row (a cluster); units that fit in each
   int chunk_rows;
-  float share;  ///< 1 / n
+  float share;  ///< 1 / elements of a row
   float eps;
   NormQuant quant;
 };

@@ -5,7 +5,7 @@
 
 namespace tilelace::cuda {
 
-/// Activations in fp32, accurate to a few ulp also near 0 (so without 1 + tanh and 1 + erf).
+/// Activations in fp32, accurate to a few ulp also where 1 + tanh or 1 + erf would cancel.
 TILELACE_DEVICE float activate(Activation kind, float x) {
   switch (kind) {
     case Activation::gelu: return 0.5F * x * erfcf(-0.70710678118654752F * x);

@@ -10,11 +10,11 @@
 
 namespace tilelace::cuda {
 
-/// In device memory, one per rank. Call c uses slot c mod 2.
+/// A rank's count of calls, in device memory. Call c uses slot c mod 2.
 struct CallCounter {
   comm::Flag done = 0;          ///< number of calls that have ended
-  std::uint32_t passed = 0;     ///< CTAs of this call that have read its number
-  comm::Flag next[2] = {0, 1};  ///< number of each slot's next call, for copy engines
+  std::uint32_t passed = 0;     ///< CTAs of the call's last kernel that called count_call
+  comm::Flag next[2] = {0, 1};  ///< each slot's next call number, which copy engines copy to flags
 };
 
 struct CallParams {
@@ -25,7 +25,7 @@ struct CallParams {
   std::size_t flags;    ///< offset of the call's slot, whose first words are flags
   CallCounter* counter;
   std::uint32_t hash;  ///< hash of all that ranks must agree on
-  bool first, last;    ///< first kernel: sends headers; last: counts the call
+  bool first, last;    ///< the call's first kernel sends headers; its last one counts the call
   WaitContext wait;
 
   /// A rank's part of symmetric memory, and the slot's flags there.

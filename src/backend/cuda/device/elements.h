@@ -31,7 +31,7 @@ TILELACE_DEVICE float2 unpack(std::uint32_t v, __half /*type*/) {
   return __half22float2(h);
 }
 
-/// Adds eight elements.
+/// Adds the eight elements of `v` to `sum`.
 template <class Element>
 TILELACE_DEVICE void add_elements(float (&sum)[8], const uint4& v) {
   const std::uint32_t words[4] = {v.x, v.y, v.z, v.w};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verb admit on the device.
+// The verb admit (do all ranks make the same call?) on the device.
 #pragma once
 #include "backend/cuda/device/wait.h"
 
 namespace tilelace::cuda {
 
 /// Waits for the headers of all peers, one lane per peer, and compares them with ours. Called by:
-/// every lane of one warp, after the kernel that counted the previous call. Order, bound: as wait.
-/// Returns to all lanes whether every peer came and makes the same call. A header of a later call
-/// is accepted: its rank was in this call and went on, for example after a failed wait. `headers`:
-/// slot 0's words by rank, then slot 1's.
+/// every lane of one warp, after the kernel that counted the previous call. Memory order and time
+/// limit: as wait (wait.h). Returns to all lanes whether every peer came and makes the same call. A
+/// header of a later call is accepted: its rank was in this call and went on, for example after a
+/// failed wait. `headers`: slot 0's words by rank, then slot 1's.
 TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* headers, int rank,
                                   int ranks, std::uint32_t epoch, std::uint32_t hash) {
   bool good = true;

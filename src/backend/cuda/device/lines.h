@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs of units whose flags are in the data: every four bytes are stored with the call's number.
-// A unit of 16 bytes takes two lines. In memory, 32 units' first lines precede their second lines.
+// Verbs for units of 16 bytes whose flags are in the data: the call's number is stored with every
+// four bytes. A unit takes two lines. In memory, 32 units' first lines precede their second lines.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "comm/cuda_pairs.h"
@@ -14,7 +14,7 @@ struct alignas(16) Line {
 
 constexpr int kLinesOfUnit = 2;
 
-/// Lines from a unit's first line to its second. first_line: index of a unit's first line.
+/// A unit's second line lies this many lines after its first. first_line: index of the first one.
 constexpr int kSecondLine = 32;
 TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
   return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);
@@ -25,9 +25,9 @@ TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
 TILELACE_DEVICE void put_unit(Line* place, std::int64_t unit, const uint4& v, std::uint32_t epoch) {
   const std::uint64_t number = static_cast<std::uint64_t>(epoch) << 32;
   Line* const line = place + first_line(unit);
-  // stays: the litmus's verb
+  // relaxed: every word has the call's number
   comm::CudaPairs::store(line->words, number | v.x, number | v.y);
-  // stays: the litmus's verb
+  // relaxed: every word has the call's number
   comm::CudaPairs::store(line[kSecondLine].words, number | v.z, number | v.w);
 }
 
@@ -37,8 +37,8 @@ TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uin
                                   uint4& v) {
   std::uint64_t w[4];
   const Line* const line = place + first_line(unit);
-  comm::CudaPairs::load(line->words, w[0], w[1]);              // stays: the litmus's verb
-  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);  // stays: the litmus's verb
+  comm::CudaPairs::load(line->words, w[0], w[1]);              // relaxed: see the numbers
+  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);  // relaxed: see the numbers
   v = {static_cast<std::uint32_t>(w[0]), static_cast<std::uint32_t>(w[1]),
        static_cast<std::uint32_t>(w[2]), static_cast<std::uint32_t>(w[3])};
   return w[0] >> 32 == epoch && w[1] >> 32 == epoch && w[2] >> 32 == epoch && w[3] >> 32 == epoch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores units of parcels, which may have any alignment; completes sums before they are
-// stored; enters and admits calls in which each pair of ranks may have its own hash.
+// Loads and stores 16-byte units of parcels (data for a peer), which may have any alignment;
+// finishes sums; enters and admits calls in which each pair of ranks may have its own hash.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/activation.h"
@@ -73,7 +73,7 @@ class Units {
 /// where the next kernel would take SMs of other communicators.
 template <class Params>
 TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
-  constexpr int kStep = 64;  // bytes of a line of constants
+  constexpr int kStep = 64;  // bytes of a line of the constant cache
   const auto* const bytes = reinterpret_cast<const char*>(&p);
   std::uint32_t seen = 0;
 #pragma unroll
@@ -98,8 +98,8 @@ TILELACE_DEVICE bool refuses(const ExchangeParams& p) {
 }
 
 /// As send_headers, with a hash for each peer. It needs no release, which would wait for data in
-/// flight: the header only says that earlier calls have ended, and they ended with the previous
-/// kernel. Called by: one warp of the call's first kernel.
+/// flight: the header says that earlier calls have ended, as they did with the previous kernel.
+/// (Direct sums fence first: peers read inputs.) Called by: one warp of the call's first kernel.
 template <bool kWords = false>
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -109,7 +109,7 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
     const int peer = (c.rank + i) % c.ranks;
     auto* const headers = reinterpret_cast<comm::Header*>(c.memory_at(peer) + c.headers);
     const std::uint32_t told = refuses<kWords>(p) ? p.refusal : with_word<kWords>(p, p.told[peer]);
-    // stays: the order of kernels suffices
+    // relaxed: the order of kernels suffices
     comm::CudaPairs::store(headers + own, comm::make_header(epoch, told));
   }
 }
@@ -151,7 +151,7 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
     const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
     comm::Header seen = 0;
     const auto here = [&] {
-      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // stays: no data depends on it
+      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // relaxed: no data depends on it
       return comm::epoch_reached(comm::header_epoch(seen), epoch);
     };
     while (good && !here()) good = wait.again(place);

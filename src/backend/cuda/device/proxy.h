@@ -28,7 +28,7 @@ TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t b
 }
 
 /// Copies or adds shared -> global memory of any rank, in the bulk group that is committed next.
-/// An addition is one operation per element at the memory's owner; PTX makes it .relaxed.gpu.
+/// An addition is one operation per element at the memory's owner; PTX defines it as .relaxed.gpu.
 template <Landing kLanding>
 TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes) {
   if constexpr (kLanding == Landing::copy)

@@ -20,7 +20,7 @@ TILELACE_DEVICE Shared shared_address(const void* p) {
 TILELACE_DEVICE void barrier_init(Shared b, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(b), "r"(arrivals));
 }
-/// Makes initialised barriers visible to the cluster and to the copy unit.
+/// Makes initialised barriers visible to the cluster and to TMA.
 TILELACE_DEVICE void barrier_init_fence() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -63,7 +63,7 @@ TILELACE_DEVICE bool barrier_try(Shared b, int parity) {
 }
 /// Bounded: after some minutes it returns although the phase has not ended, so that the kernel
 /// gives wrong results instead of hanging. Waits for peers have shorter bounds and reports.
-/// (Not a trap: with one in a branch of a role, ptxas ignores the register count of the role.)
+/// (Not a trap: a trap in a role's branch makes ptxas ignore the register count of that role.)
 TILELACE_DEVICE void barrier_wait(Shared b, int parity) {
   if (barrier_try(b, parity)) return;
   for (std::uint32_t n = 0; n < (1U << 28); ++n)
@@ -117,7 +117,7 @@ template <int N = 0>
 TILELACE_DEVICE void store_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
 }
-/// Makes shared memory that threads wrote readable by the copy unit.
+/// Makes what this thread sees in shared memory readable by TMA.
 TILELACE_DEVICE void fence_shared_to_copy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -168,8 +168,8 @@ TILELACE_DEVICE int thread_again() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-/// Does nothing here. Tells emulated GPUs that bulk loads through this map may read rows from `end`
-/// on while a peer writes them: the caller stores nothing that depends on these rows.
+/// Does nothing on a GPU. Tells the tests' emulated GPUs: bulk loads through this map may read rows
+/// from `end` on while a peer writes them, but the caller stores nothing that depends on them.
 TILELACE_DEVICE void want_until(const CUtensorMap* /*map*/, int /*end*/) {}
 /// Keeps the compiler from moving the computation of the value across this line.
 TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
@@ -193,7 +193,7 @@ TILELACE_DEVICE uint4 load_shared_16(Shared a) {
                : "memory");
   return v;
 }
-/// Loads a word of global memory, not from the L1 cache; 0 if the predicate is false.
+/// Loads a word of global memory, not from the L1 cache; returns 0 without a load unless `wanted`.
 TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
   std::uint32_t value;
   asm volatile(
@@ -203,14 +203,14 @@ TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
       : "memory");
   return value;
 }
-/// Stores the smaller of this value and the one in memory.
+/// Stores the smaller of this value and the one in shared memory, atomically.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {
   asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
 }
 TILELACE_DEVICE void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-/// As sync_threads; returns whether the predicate holds for all threads.
+/// As sync_threads; returns whether `mine` is true for all these threads.
 TILELACE_DEVICE bool sync_threads_all(int id, int threads, bool mine) {
   std::uint32_t all;
   asm volatile(
@@ -228,7 +228,7 @@ TILELACE_DEVICE void cluster_sync() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-/// True for one lane of a converged warp, always the same lane. The compiler knows this form and
+/// True for one lane of a converged warp, always the same lane. The compiler knows this code and
 /// makes no loop over lanes for the addresses of bulk copies that follow.
 TILELACE_DEVICE bool elect_one() {
   std::uint32_t elected;

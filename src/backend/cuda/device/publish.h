@@ -22,9 +22,9 @@ TILELACE_DEVICE void signal(comm::Flag* flag, std::uint32_t epoch) {
 }
 
 /// Raises a flag for data that a whole crew wrote. Called by: every thread of the crew,
-/// converged by warps; `barrier` belongs to the crew (0 only if the crew is the CTA).
-/// Order: barrier, then the release of signal by thread 0. Bound: the crew's own
-/// progress.
+/// each warp converged. `barrier`: a named barrier of the crew (0 only if the crew is the CTA).
+/// Order: this barrier, then the release in signal() by thread 0. Waits only for the crew's own
+/// threads.
 TILELACE_DEVICE void publish(const Crew& crew, int barrier, comm::Flag* flag, std::uint32_t epoch) {
   ptx::sync_threads(barrier, crew.threads);
   if (crew.thread == 0) signal(flag, epoch);

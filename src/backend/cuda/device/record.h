@@ -30,7 +30,7 @@ struct WaitPlace {
 struct WaitRecord {
   comm::Flag ready = 0;  ///< 1 once all other fields are written (release)
   std::uint32_t op = 0;
-  std::uint32_t call = 0;  ///< as `want`: the epoch waited for or, with kDisagrees, a hash
+  std::uint32_t call = 0;  ///< equal to `want`: the awaited epoch or, with kDisagrees, a hash
   std::uint32_t status = 0;
   WaitPlace place;
   std::uint32_t have = 0;
@@ -43,11 +43,11 @@ struct WaitPage {
   alignas(64) WaitRecord record;
 };
 
-/// What every wait of a rank needs; passed by value in a kernel's parameters. There are
-/// up to three abort words, since a read of host memory takes over a microsecond. `stop`
-/// is in device memory; every round of a wait reads it. Words in host memory are read
-/// every few ms; a thread that finds a nonzero word copies it to `stop`, where all other waits
-/// see it.
+/// What every wait of a rank needs; passed by value in a kernel's parameters. A nonzero abort word
+/// ends waits. There are up to three, since a read of host memory takes over a microsecond. `stop`
+/// is in device memory; every round of a wait reads it. `host_stop` and `group_stop` are in host
+/// memory and are read every few ms; a thread that finds one nonzero copies it to `stop`, where all
+/// other waits see it.
 /// `group_stop` is the group's word (Group::abort_word). Through this word an abort by a peer, or
 /// the watch for dead processes, ends kernels without a host thread. Null: it cannot be mapped.
 struct WaitContext {

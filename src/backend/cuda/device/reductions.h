@@ -16,7 +16,7 @@ TILELACE_DEVICE void words_of(const uint4& v, std::uint32_t (&w)[4]) {
 /// A NaN wins, as in torch.
 TILELACE_DEVICE float greater(float a, float b) { return a > b || a != a ? a : b; }
 
-/// Adds floats of one type, kLanes of which are in a unit.
+/// Converts a unit of kLanes floats of one type to fp32, and back with rounding.
 template <class Element>
 struct FloatLanes {
   static constexpr int kLanes = 8;
@@ -81,7 +81,7 @@ class FloatReduction {
   float of_[Lanes::kLanes];
 };
 
-/// As FloatReduction, for integers: sums wrap around, and there is no divisor.
+/// As FloatReduction, for integers: sums wrap around, and the divisor is ignored.
 template <class Integer, bool kMax>
 class IntegerReduction {
  public:
@@ -115,7 +115,7 @@ class IntegerReduction {
     if (kMax) return static_cast<std::uint64_t>(have > more ? have : more);
     return static_cast<std::uint64_t>(have) + static_cast<std::uint64_t>(more);
   }
-  /// Adds (or takes the largest of) the elements of two words.
+  /// Element by element of two words: the sum, or with kMax the larger one.
   TILELACE_DEVICE std::uint32_t added(std::uint32_t have, std::uint32_t more) const {
     constexpr std::uint32_t kMask = ~0U >> (32 - (kBits < 32 ? kBits : 32));
     std::uint32_t word = 0;

@@ -12,8 +12,8 @@
 namespace tilelace::cuda {
 
 /// Words that the warps of a row's CTAs exchange: for each group of 32 units the sum of squares and
-/// the largest magnitude. A CTA with whole rows alternates between two sets of words, since a late
-/// warp may still read the previous set. Each CTA's last word is for its warps without units.
+/// the largest magnitude. A CTA with whole rows alternates between two sets, since a late warp may
+/// still read the previous set. The last words, one per CTA, are for each CTA's warp without units.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
@@ -49,14 +49,14 @@ class RowNorm {
   using Lanes = detail::FloatLanes<Element>;
   static constexpr int kStep = static_cast<int>(plan::kNormThreads);
   static constexpr bool kKeepsWeight = kUnits < 4;
-  /// How often loops over a thread's units are unrolled.
+  /// Unroll factor of loops over a thread's units.
   static constexpr int kStraight = kUnits < 4 ? kUnits : 1;
 
  public:
   TILELACE_DEVICE RowNorm(const NormParams& p, NormShared& shared, uint4* kept, int threads)
       : p_(p), shared_(shared), h_(kept), threads_(threads), first_(part() * p.part_places) {}
 
-  /// Call this first. Returns when all CTAs of a row run. `threads`: number of threads with units.
+  /// Call this first. Returns once all CTAs of the row run. `threads`: how many threads have units.
   TILELACE_DEVICE static void begin(const NormParams& p, NormShared& shared, int threads) {
     if (p.parts == 1) return;
     if (thread() == 0) {
@@ -93,7 +93,7 @@ class RowNorm {
       if (has(k)) copy_later(&h(k), p_.residual + row * p_.row_units + unit(k));
   }
   TILELACE_DEVICE static void settle() { await_copies(); }
-  /// Adds the residual to a sum and keeps the result. `k`: a unit that this thread has.
+  /// Adds the residual to a sum and keeps the result. `k`: the index of one of this thread's units.
   TILELACE_DEVICE void take_sum(int k, const uint4& sum) {
     if (p_.residual == nullptr) {
       h(k) = sum;
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// Exchanges sums of squares between all CTAs of the row. Returns whether all passed good = true.
+  /// Exchanges sums of squares between the row's CTAs. Returns whether `good` was true everywhere.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Gives all CTAs of the row this warp's word for its k-th units; if parts > 1, at barriers[of].
+  /// Gives the row's CTAs this warp's word for its k-th units; barriers[of] counts it if parts > 1.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -168,7 +168,7 @@ class RowNorm {
     else if (p_.parts == 1 && lane() == 0)
       words[unit(k) / 32] = word;
   }
-  /// The sum plus the residual in unit k of this thread.
+  /// This thread's unit k in shared memory: residual, later residual + sum; from kUnits on, weight.
   TILELACE_DEVICE uint4& h(int k) const { return h_[k * kStep + thread()]; }
 
   TILELACE_DEVICE static float squares(const uint4& h) {
@@ -207,7 +207,7 @@ class RowNorm {
     return most;
   }
 
-  /// Finds the scale of this row (NormQuant::token), for which the row's CTAs meet once more.
+  /// Finds this row's scale (NormQuant::token): the row's CTAs exchange words once more for it.
   TILELACE_DEVICE void find_scale(std::int64_t row, float root) {
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
@@ -247,7 +247,7 @@ class RowNorm {
   int threads_;
   int first_;  ///< this CTA's first unit, as an index in the row
   int turn_ = 0;
-  float given_ = 1;  ///< factor of quantised values
+  float given_ = 1;  ///< 1 / scale: values are multiplied by it before rounding
 };
 
 /// The rows that a CTA, or a cluster that shares rows, normalises in a round.

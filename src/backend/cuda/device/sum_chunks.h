@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by kernels that sum after a GEMM: entering the call, flags of chunks, finishing sums. A
+// Parts of kernels that sum after a GEMM: entering the call, flags of chunks, finishing sums. A
 // CTA works as one: every thread calls every function.
 #pragma once
 #include "backend/cuda/device/activation.h"
@@ -24,9 +24,9 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Flags of chunks. They are raised in parallel, one warp each (a thread's release waits until its
-/// previous flag has reached the peer), and awaited by one thread each. After a failed wait no flag
-/// is raised.
+/// Flags of chunks. Warps raise them in parallel, one flag each: a thread's release waits until its
+/// previous flag has reached the peer. Threads wait for them, one flag each. After a failed wait no
+/// flag is raised.
 class ChunkFlags {
  public:
   /// `of_a_rank`: flags per rank, for the record of a failed wait.
@@ -52,7 +52,7 @@ class ChunkFlags {
     if (waits_ == threads()) settle();
   }
 
-  /// Waits for all flags given to wait() since the last call. Returns whether all waits succeeded.
+  /// Waits for all flags given to wait() since the last settle(). Returns whether all were raised.
   TILELACE_DEVICE bool settle() {
     if (waits_ == 0) return !failed_;
     bool here = true;
@@ -96,7 +96,7 @@ TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index 
   return pack_elements<Element>(sum);
 }
 
-/// Stores a chunk's sums, with kAtOnce loads in flight per thread.
+/// Copies a chunk's finished sums to p.out, with kAtOnce loads in flight per thread.
 template <int kThreads, int kAtOnce, class Sum>
 TILELACE_DEVICE void deliver_sums(const Sum& p, const uint4* from, const schedule::SumChunk& c) {
   for (schedule::Index i = c.units.begin + static_cast<int>(threadIdx.x); i < c.units.end;

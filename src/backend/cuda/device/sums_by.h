@@ -69,7 +69,7 @@ struct Sums<SumsBy::by_switch> {
 
 template <>
 struct Sums<SumsBy::by_peers> {
-  /// Eight elements of a rank.
+  /// Eight elements of this one rank, not a sum.
   template <class Element>
   static TILELACE_DEVICE uint4 load(const SumsPlace& p, int rank, std::size_t offset) {
     uint4 v;
@@ -88,7 +88,7 @@ struct Sums<SumsBy::by_peers> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// One lane per rank, so all release at once. In sequence each would wait for the one before.
+  /// One lane per rank adds, so all releases run at once. In sequence each would await another.
   static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
     const int rank = static_cast<int>(threadIdx.x) & 31;
     if (rank < ranks)

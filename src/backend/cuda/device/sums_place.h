@@ -6,8 +6,8 @@
 
 namespace tilelace::cuda {
 
-/// The step of a WaitPlace (device/record.h) in a wait for a count of all ranks. The count does not
-/// tell which rank is missing.
+/// The value of WaitPlace::step (device/record.h) in waits for a count to which all ranks add. The
+/// count does not tell which rank is missing.
 inline constexpr std::int32_t kEveryRank = -1;
 
 /// Symmetric memory with its multicast mapping.

@@ -18,7 +18,7 @@ inline constexpr bool kTraced = false;
 /// math group the cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
-/// Brackets name the event's argument; a word before a colon is its lane (math groups: 0 and 1).
+/// In brackets: the event's argument. Before a colon: the lane that records it (math: 0 or 1).
 enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
   ready,       ///< the kernel before this one has ended
@@ -35,10 +35,10 @@ enum class TraceKind : std::uint8_t {
   turn,        ///< math: it is this group's turn [tile]
   first,       ///< math: the first operands are here, MMAs begin [tile]
   multiplied,  ///< math: MMAs have ended [cycles without operands]
-  summed,      ///< math: terms or partials are added
-  allowed,     ///< math: call admitted, storing begins; only for first tiles
-  written,     ///< math: a partial's stores are issued; copy: a push's stores
-  given,       ///< math: a partial is signalled; copy: a push's rows are
+  summed,      ///< math: peers' terms, or partials of split-k, are added
+  allowed,     ///< math: the call is admitted, storing begins; only a worker's first tiles
+  written,     ///< math: a partial's stores are issued; copy: a push's stores are issued
+  given,       ///< math: a partial is signalled; copy: a push's rows are signalled
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
   wait_tile,   ///< load: begins to wait for all shared tiles
@@ -54,7 +54,7 @@ inline constexpr int kWatchLane =
     5;  ///< an idle warp of one CTA, which polls the flags of all rows
 inline constexpr int kTraceLanes = 6;
 
-/// `what` has 24 bits of argument, 3 of lane, 5 of kind. `cycles` is finer than `ns`.
+/// `what` has 24 bits of argument, 3 of lane, 5 of kind. `cycles` has finer steps than `ns`.
 struct TraceEvent {
   std::uint32_t what;
   std::uint32_t cycles;
@@ -119,7 +119,7 @@ class Trace {
                  "r"(static_cast<std::uint32_t>(ns >> 32))
                  : "memory");
   }
-  /// Adds cycles that a math group waited, by its thread 0. Branch-free, since MMAs are in flight.
+  /// In thread 0: adds cycles that its math group waited. Branch-free, since MMAs are in flight.
   TILELACE_DEVICE void starved(int group, int thread, std::uint32_t cycles) const {
     asm volatile(
         "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p red.shared.add.u32 [%1], %2;\n}" ::"r"(thread),
