@@ -68,7 +68,7 @@ struct OpRow {
     return std::any_of(operands.begin(), operands.end(),
                        [](const OperandRow& o) { return o.rows == Extent::m_r; });
   }
-  /// How often a call moves m rows: once, or twice (terms to their owners, sums to all ranks).
+  /// How often a call moves m rows: once, or twice (partials to their owners, sums to all ranks).
   [[nodiscard]] constexpr int phases() const { return shares ? 2 : 1; }
 };
 

@@ -117,7 +117,7 @@ class Backend {
   virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
   /// The device's name, from the driver.
   [[nodiscard]] virtual std::string device_name() const { return ""; }
-  /// Whether it, or a stream that blocks it, is captured. Errors: usage (a broken capture), system.
+  /// Whether `stream`, or one that blocks it, is captured. Errors: usage (broken capture), system.
   [[nodiscard]] virtual bool is_captured(void* /*stream*/) const { return false; }
   /// Whether this build has the kernels of a plan.
   [[nodiscard]] virtual bool has_kernel(const Plan& /*plan*/, DType /*dtype*/) const {

@@ -24,9 +24,9 @@ namespace tilelace::cpu {
 using schedule::Index;
 using schedule::RowRange;
 
-/// Per rank: from each peer a header word with a hash of that peer's call, and a card, which tells
-/// this rank's call in words. There are two of each, used in turn, since a rank whose call was
-/// refused may already be in its next call when a peer reads the refused call's card.
+/// A rank's page. Each peer writes a header word here, with a hash of its call; the rank itself
+/// writes a card, which describes its call in words. There are two of each, used in turn: a rank
+/// whose call was refused may be in its next call when a peer reads the refused call's card.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
   std::array<std::array<char, 1024>, 2> cards;  // room for 64 shard sizes and a plan
@@ -102,7 +102,7 @@ struct Call {
     return hashes_from.empty() ? hash : hashes_from[static_cast<std::size_t>(peer)];
   }
 
-  /// Keeps this failure unless another actor of this rank has failed before.
+  /// Keeps this failure unless another thread of this rank has failed before.
   void fail(std::exception_ptr);
   void rethrow_failure();
   /// Deadline of a wait that begins now.

@@ -15,8 +15,8 @@ class CheckedGroup {
  public:
   CheckedGroup(int ranks, int workers);
 
-  /// Runs one actor's role, `role(verbs)`, and reports every step to the monitor. `call` counts
-  /// from 0; all actors of a rank end a call before any of them begins the next.
+  /// Runs the role of one actor (a rank's thread), `role(verbs)`, and reports every step to the
+  /// monitor. `call` counts from 0; all actors of a rank end a call before any begins the next.
   template <class Schedule, class Verbs, class Role>
   void act(const Schedule& s, int rank, int index, std::int64_t call, Verbs& verbs, Role role) {
     const int actor = check::actor_of(rank, index, workers_);

@@ -9,8 +9,8 @@
 namespace tilelace::cpu {
 
 /// How an output was computed. Roundings may cause a relative Frobenius error of frobenius_factor
-/// times u, the type's roundoff. 0 means 0.52, or 0.72 if the reference has rounded partials. If
-/// values are rounded more often, the factor must be larger (a bf16 ring: 1.15).
+/// times u, the type's roundoff. A factor of 0 means 0.52, or 0.72 if the reference has rounded
+/// partials. If values are rounded more often, the factor must be larger (a bf16 ring: 1.15).
 struct ErrorModel {
   Activation activation = Activation::none;
   int roundings = 1;  ///< roundings of the value itself; the reference counts those of partials

@@ -20,8 +20,8 @@ struct ExpertProduct {
   TensorView out;  ///< [rows, n]
 };
 
-/// One worker's engine. It sums every element over k from first to last, so its bits
-/// do not depend on which other elements a call computes.
+/// One worker's engine. Every element is summed over k from first to last, so its bits do not
+/// depend on which other elements a call computes.
 class ExpertGemm {
  public:
   static constexpr std::int64_t kCols = 64;  ///< columns of the result per part

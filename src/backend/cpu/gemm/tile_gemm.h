@@ -16,8 +16,8 @@ class TileGemm {
   TileGemm& operator=(TileGemm&&) noexcept;
   ~TileGemm();
 
-  /// Makes the primitives and scratch memory for this weight and any number of rows. Without this
-  /// call, the first run with the weight makes them.
+  /// Makes the primitives (of oneDNN) and scratch memory for this weight and any number of rows.
+  /// Without this call, the first run with the weight makes them.
   void prepare(const PackedWeight& weight);
 
   /// c[rows, panel_cols] = a[rows, k] * panel^T, in fp32. `a` has the weight's dtype; `lda` and

@@ -36,7 +36,7 @@ struct ExchangeParams {
   std::byte* inputs[schedule::kMaxGpuRanks];
   std::size_t places = 0;  ///< offset of this slot's chunks or lines
   float divisor = 1;       ///< sums are divided by this before rounding
-  /// Words that earlier kernels wrote, or null. `word` must be equal on all ranks. If `wrong` is
+  /// Words that earlier kernels wrote, or null. *word must be equal on all ranks. If *wrong is
   /// not 0, this rank sends the hash `refusal` and expects refusal + 1, which no rank sends.
   const std::int32_t* word = nullptr;
   const std::int32_t* wrong = nullptr;

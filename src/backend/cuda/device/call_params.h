@@ -14,7 +14,7 @@ namespace tilelace::cuda {
 struct CallCounter {
   comm::Flag done = 0;          ///< number of calls that have ended
   std::uint32_t passed = 0;     ///< CTAs of the call's last kernel that called count_call
-  comm::Flag next[2] = {0, 1};  ///< each slot's next call number, which copy engines copy to flags
+  comm::Flag next[2] = {0, 1};  ///< number of each slot's next call; copy engines copy it to flags
 };
 
 struct CallParams {

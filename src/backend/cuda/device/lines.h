@@ -37,8 +37,8 @@ TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uin
                                   uint4& v) {
   std::uint64_t w[4];
   const Line* const line = place + first_line(unit);
-  comm::CudaPairs::load(line->words, w[0], w[1]);              // relaxed: see the numbers
-  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);  // relaxed: see the numbers
+  comm::CudaPairs::load(line->words, w[0], w[1]);              // relaxed: numbers tell
+  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);  // relaxed: numbers tell
   v = {static_cast<std::uint32_t>(w[0]), static_cast<std::uint32_t>(w[1]),
        static_cast<std::uint32_t>(w[2]), static_cast<std::uint32_t>(w[3])};
   return w[0] >> 32 == epoch && w[1] >> 32 == epoch && w[2] >> 32 == epoch && w[3] >> 32 == epoch;

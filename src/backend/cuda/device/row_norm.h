@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// Exchanges sums of squares between the row's CTAs. Returns whether `good` was true everywhere.
+  /// Exchanges sums of squares between the row's CTAs. Returns whether `good` was true in all.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)

@@ -22,12 +22,12 @@ inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
   ready,       ///< the kernel before this one has ended
-  segment,     ///< load: begins with a tile's operands [tile]
+  segment,     ///< load: begins to load a tile's operands [tile]
   wait_rows,   ///< load: begins to wait for flags [tile]
   rows_here,   ///< load: rows of these flags are here [tile]
   flag,        ///< load, watch: a flag was seen raised [flag]
   loaded,      ///< load: the last operands of the tile are on their way [tile]
-  wait_terms,  ///< load: begins to wait for the peers' terms [tile]
+  wait_terms,  ///< load: begins to wait for the peers' terms of a sum [tile]
   term,        ///< load: a peer's term is here [16 * tile + peer]
   terms_here,  ///< load: all peers' terms are here [tile]
   headers,     ///< admit: this rank's headers are sent
@@ -36,13 +36,13 @@ enum class TraceKind : std::uint8_t {
   first,       ///< math: the first operands are here, MMAs begin [tile]
   multiplied,  ///< math: MMAs have ended [cycles without operands]
   summed,      ///< math: peers' terms, or partials of split-k, are added
-  allowed,     ///< math: the call is admitted, storing begins; only a worker's first tiles
+  allowed,     ///< math: the call is admitted, storing begins (first tiles only)
   written,     ///< math: a partial's stores are issued; copy: a push's stores are issued
   given,       ///< math: a partial is signalled; copy: a push's rows are signalled
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
   wait_tile,   ///< load: begins to wait for all shared tiles
-  tiles_here,  ///< load: all shared tiles have arrived; at once if results are staged
+  tiles_here,  ///< load: all shared tiles have arrived; no wait if results are staged
   copied,      ///< no kernel records this
   exit,        ///< this lane is done
 };
