@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// One bulk copy. Addresses and bytes are multiples of 16; one of 0 bytes copies nothing.
+/// One bulk copy. Both addresses and `bytes` are multiples of 16; with 0 bytes it copies nothing.
 struct Piece {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -33,32 +33,32 @@ struct PiecesOf {
   }
 };
 
-/// A ring of kDepth pieces in shared memory, between the loads and stores of one thread. It counts
-/// pieces, which gives the phases of the barriers, so one object must live as long as the kernel.
+/// A ring of kDepth pieces in shared memory: one thread loads pieces into the ring and stores them
+/// from it. `done` counts pieces and gives the barriers' phases, so a kernel must use one object.
 template <int kDepth>
 struct BulkRing {
   static_assert(kDepth >= 2, "one piece is loaded while another is stored");
-  ptx::Shared pieces = 0;  ///< kDepth * piece_bytes, aligned to 16 (128 is faster)
+  ptx::Shared pieces = 0;  ///< kDepth * piece_bytes bytes, aligned to 16 (128 is faster)
   ptx::Shared full = 0;    ///< kDepth mbarriers
   std::uint32_t piece_bytes = 0;
   std::uint32_t done = 0;
 
-  /// Called before all else, by the thread that will call run.
+  /// Must be called first, by the thread that will call run.
   TILELACE_DEVICE void init() const {
     for (int i = 0; i < kDepth; ++i) ptx::barrier_init(full + 8 * i, 1);
-    ptx::barrier_init_fence();  // stays: the copy unit reads barriers behind it
+    ptx::barrier_init_fence();  // stays: no test notices its loss; TMA needs it to see the barriers
   }
 
   /// Moves pieces piece_of(0) .. piece_of(count - 1), none longer than piece_bytes. Called by: one
-  /// thread. Sources must be visible to TMA (written before the kernel, or proxy_fence_global by
-  /// the writers, then a barrier; or wait_for_bulk by this thread). On return all sources were
-  /// read, and the last stores are in flight: nothing is published, and no flag may be raised
-  /// before bulk_complete. Additions of several writers are unordered, so the rounding of sums
-  /// differs from run to run. `behind(i)` comes once the store of piece i is under way.
+  /// thread. TMA must see the sources: they were written before the kernel; or each writer called
+  /// proxy_fence_global, then a barrier; or this thread called wait_for_bulk. On return all sources
+  /// were read, and the last stores are in flight: no flag may be raised before bulk_complete.
+  /// Additions of several ranks are unordered, so the rounding of sums differs from run to run.
+  /// Calls behind(i) once the store of piece i has been issued.
   template <Landing kLanding, class Pieces, class Behind>
   TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of, const Behind& behind) {
-    // stays: ops call this once
-    ptx::store_wait_read<0>();  // of an earlier run
+    // stays: no test notices its loss, since ops call run only once
+    ptx::store_wait_read<0>();  // the stores of an earlier run
     for (std::uint32_t i = 0; i < kDepth - 1 && i < count; ++i) load(i, piece_of(i));
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t stage = (done + i) % kDepth;
@@ -68,7 +68,7 @@ struct BulkRing {
       ptx::store_commit();
       behind(i);
       if (i + kDepth - 1 >= count) continue;
-      ptx::store_wait_read<1>();  // the next load fills the stage of the piece before
+      ptx::store_wait_read<1>();  // the next load overwrites the stage of piece i - 1
       load(i + kDepth - 1, piece_of(i + kDepth - 1));
     }
     done += count;
@@ -86,8 +86,8 @@ struct BulkRing {
   }
 };
 
-/// Waits until every bulk store of this thread has been written at its destination; then signal may
-/// publish them. The `.read` form would only say that shared memory is free again.
+/// Waits until all bulk stores of this thread have reached their destinations; then signal may
+/// publish them. The `.read` form of this PTX wait would only say that shared memory is free again.
 TILELACE_DEVICE void bulk_complete() { ptx::store_wait(); }
 
 }  // namespace tilelace::cuda

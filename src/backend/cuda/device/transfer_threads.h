@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transfers by threads themselves, 16 bytes at a time, between memory of any two ranks.
+// Transfers by loads and stores of threads, 16 bytes at a time, between memory of any two ranks.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ TILELACE_DEVICE void land(uint4* to, const uint4& v) {
     add_vector<kLanding>(to, v);
 }
 
-/// Four loads are in flight before the first store, since a round trip to a peer is long.
+/// Each thread issues four loads before its first store, since a round trip to a peer is long.
 template <Landing kLanding>
 TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, std::size_t bytes) {
   constexpr int kBatch = 4;
@@ -40,17 +40,17 @@ TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, 
 
 }  // namespace detail
 
-/// Copies bytes (addresses and length are multiples of 16). Called by: every thread of the crew.
-/// The source must be visible to the calling threads (for a peer's data: wait, then a barrier).
-/// Publishes nothing: see publish. Never blocks.
+/// Copies `bytes` bytes (addresses and length are multiples of 16). Called by: every thread of the
+/// crew. The source must be visible to the calling threads (for a peer's data: wait, then a
+/// barrier). Never blocks. Publishes nothing: call publish afterwards.
 TILELACE_DEVICE void copy_by_threads(const Crew& crew, void* to, const void* from,
                                      std::size_t bytes) {
   detail::move_vectors<Landing::copy>(crew, to, from, bytes);
 }
 
-/// Adds elements to those at the destination, each by one relaxed operation at system scope
-/// (addresses and length are multiples of 16). Caller and order as copy_by_threads. Several writers
-/// are not ordered, so the rounding of sums differs from run to run.
+/// Adds each element to the one at the destination, by a relaxed operation at system scope
+/// (addresses and length are multiples of 16). Callers and order are as for copy_by_threads.
+/// Additions of several ranks are unordered, so the rounding of sums differs from run to run.
 template <Landing kLanding>
 TILELACE_DEVICE void add_by_threads(const Crew& crew, void* to, const void* from,
                                     std::size_t bytes) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds the waits of threads that poll words themselves.
+// A time limit for threads that poll words in loops of their own.
 #pragma once
 #include "backend/cuda/device/wait.h"
 
 namespace tilelace::cuda {
 
-/// Bound and pauses of one thread's polling loop.
+/// The time limit and the pauses of one thread's polling loop.
 class UnitWait {
  public:
   TILELACE_DEVICE UnitWait(const WaitContext& c, std::uint32_t epoch) : c_(c), epoch_(epoch) {}
 
-  /// Whether to poll again. False after the wait's bound, or once the rank was stopped; the host is
-  /// told. `place`: what is being waited for.
+  /// Whether to poll again. False after the time limit or once the rank was stopped; then the host
+  /// has a record of it. `place`: what the thread waits for.
   TILELACE_DEVICE bool again(const WaitPlace& place) {
     if (++round_ % kQuiet != 0) return true;
     if (deadline_ == 0) deadline_ = comm::CudaAtomics::now_ns() + c_.span_ns;
@@ -32,7 +32,7 @@ class UnitWait {
   }
 
  private:
-  /// Polls between two reads of clock and abort words: about as many as fit a link's round trip.
+  /// Polls between two looks at the clock and the stop word: about a link's round trip.
   static constexpr std::uint32_t kQuiet = 16;
 
   const WaitContext& c_;

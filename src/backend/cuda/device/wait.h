@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits on the device: comm::wait with %globaltimer as its clock, and a record for the host when a
-// wait fails. Nothing traps: a wait that does not return `reached` has already told the host and
-// all other waits of this rank, and its caller ends the kernel without writing results. All
-// functions are inlined: a call would make ptxas serialise the wgmma of kernels that wait.
+// wait fails. Nothing traps. A wait that does not return `reached` has already written the record
+// and stopped all other waits of this rank; its caller ends the kernel without writing results. All
+// functions are inlined: a function call would make ptxas serialise the wgmma of kernels that wait.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "backend/cuda/device/record.h"
@@ -17,7 +17,7 @@ namespace detail {
 TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::AbortWord reason,
                             std::uint32_t status, std::uint32_t have, std::uint32_t want) {
   comm::AbortWord before = 0;
-  // stays: where a wait fails; for the host
+  // stays: no test notices its loss, since only the host reads what it orders
   if (!comm::CudaAtomics::compare_exchange(c.stop, before, reason)) return;
   WaitRecord* r = c.record;
   r->op = c.op;
@@ -26,21 +26,21 @@ TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::
   r->place = place;
   r->have = have;
   r->want = want;
-  comm::CudaAtomics::store_release(&r->ready, 1U);  // stays: where a wait fails; for the host
+  comm::CudaAtomics::store_release(&r->ready, 1U);  // stays: as above, for the host
 }
 
-/// This rank's abort word in host memory or, if not set, the group's; 0 if neither is set.
+/// The rank's abort word in host memory if it is set, else the group's; 0: neither is set.
 TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
-  // stays: no data is read because of this word
+  // stays: no test notices its loss, since no data is read because of this word
   const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
   if (own != 0 || c.group_stop == nullptr) return own;
-  // stays: no data is read because of this word
+  // stays: as above
   return comm::CudaAtomics::load_acquire(c.group_stop);
 }
 
-/// Rounds between two reads of host memory: a few ms. A device has hundreds of waiting threads; if
-/// they read more often, the reads fill the bus, and a flag is seen 100 us late. A read takes a few
-/// us and holds up all lanes of the warp, so a wait does not begin with one.
+/// Polls of a flag between two reads of host memory; they take a few ms. A device has hundreds of
+/// waiting threads: if they read more often, the reads fill the bus, and a flag is seen 100 us
+/// late. A read takes a few us and holds up all lanes of the warp, so no wait begins with a read.
 constexpr std::uint32_t kHostPollRounds = 4096;
 
 template <class Word, class EpochOf>
@@ -77,11 +77,11 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
 
 }  // namespace detail
 
-/// Waits for a flag in this rank's memory to reach `epoch`.
-/// Called by: one thread. Order: acquire at system scope; what the flag's writer published before
-/// is visible to this thread's loads on `reached` (not to TMA: wait_for_bulk), and to the other
-/// threads of the CTA after a barrier that follows. Bound: c.span_ns; ends early when the rank is
-/// stopped. Publishes nothing.
+/// Waits for a flag in this rank's memory to reach `epoch`. Called by: one thread. Order: acquire
+/// at system scope. On `reached`, all that the flag's writer published before is visible to this
+/// thread's loads (to TMA only after wait_for_bulk) and, after a barrier, to the other threads of
+/// the CTA. Bound: c.span_ns; ends early when the rank is stopped. This function and those below it
+/// publish nothing.
 TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& place,
                                       const comm::Flag* flag, std::uint32_t epoch) {
   comm::Flag seen = 0;
@@ -89,16 +89,16 @@ TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& pla
       c, place, flag, epoch, [](comm::Flag have) { return have; }, seen);
 }
 
-/// As wait, for a reader by TMA: the calling thread, and it alone, may issue bulk and tensor copies
+/// Like wait, for data that TMA reads. Only the calling thread may issue bulk and tensor copies
 /// that read the published data (or overwrite it, if the flag says that a slot is free).
 TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitPlace& place,
                                                const comm::Flag* flag, std::uint32_t epoch) {
-  const comm::WaitStatus status = wait(c, place, flag, epoch);  // stays: the litmus's verb
-  proxy_fence_global();                                         // stays: the litmus's verb
+  const comm::WaitStatus status = wait(c, place, flag, epoch);  // stays: only gpu_litmus calls it
+  proxy_fence_global();                                         // stays: only gpu_litmus calls it
   return status;
 }
 
-/// As wait, for a peer's header. `seen` receives the header; the caller compares its hash.
+/// Like wait, for a peer's header. `seen` receives the header; the caller must compare its hash.
 TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPlace& place,
                                              const comm::Header* header, std::uint32_t epoch,
                                              comm::Header& seen) {
@@ -106,8 +106,8 @@ TILELACE_DEVICE comm::WaitStatus wait_header(const WaitContext& c, const WaitPla
       c, place, header, epoch, [](comm::Header have) { return comm::header_epoch(have); }, seen);
 }
 
-/// Whether a peer's header announces this rank's call. If not, writes the record and ends all waits
-/// of this rank. Called by: any thread.
+/// Whether a peer's header has the hash of this rank's call. If not, writes the record and ends all
+/// waits of this rank. Called by: any thread.
 TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::Header seen,
                             std::uint32_t hash) {
   const std::uint32_t have = comm::header_hash(seen);
@@ -119,19 +119,19 @@ TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::
   return false;
 }
 
-/// As wait, for a whole CTA: every thread calls it, thread 0 waits, then a barrier makes published
-/// data visible to all. Returns to every thread whether the flag was reached.
+/// Like wait, for a whole CTA: every thread calls it, thread 0 waits, and a barrier then makes the
+/// published data visible to all threads. Returns to every thread whether the flag was reached.
 TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, const comm::Flag* flag,
                               std::uint32_t epoch) {
   bool failed = false;
-  // stays: the litmus's verb
+  // stays: no test on emulated GPUs notices its loss, since only gpu_litmus calls wait_cta
   if (threadIdx.x == 0) failed = wait(c, place, flag, epoch) != comm::WaitStatus::reached;
-  return __syncthreads_or(failed ? 1 : 0) == 0;  // stays: the litmus's verb
+  return __syncthreads_or(failed ? 1 : 0) == 0;  // stays: as above
 }
 
-/// Whether a wait of this rank has failed. For long loops without waits. Loads one word.
+/// Whether this rank was stopped (a wait failed). For long loops without waits. Loads one word.
 TILELACE_DEVICE bool stopped(const WaitContext& c) {
-  // stays: no data is read because of this word
+  // stays: no test notices its loss, since no data is read because of this word
   return comm::CudaAtomics::load_acquire(c.stop) != 0;
 }
 

@@ -14,22 +14,22 @@ class WarpFlags {
   [[nodiscard]] TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
 
-  /// Notes a flag to raise, one per lane; flush() then raises them together. One by one,
-  /// each release would wait for all that the multiprocessor has in flight.
+  /// Notes a flag to raise, in the next lane that has none; flush() raises all noted flags
+  /// together. Raised one by one, each release would wait for all stores that the SM has in flight.
   TILELACE_DEVICE void signal(int to, schedule::Index word, std::uint32_t round) {
     if (signals_++ != lane()) return;
     told_ = words_of(to) + word;
     said_ = round;
   }
-  /// Raises the noted flags. Called before the next data is stored, and before a wait.
+  /// Raises the noted flags. To be called before more data is stored, and before a wait.
   TILELACE_DEVICE void flush() {
     if (signals_ == 0) return;
-    __syncwarp();  // a lane's release announces what all lanes stored
+    __syncwarp();  // so that each lane's release covers the stores of all lanes
     if (lane() < signals_ && !failed_) comm::signal<comm::CudaAtomics>(told_, epoch_, said_);
     signals_ = 0;
   }
 
-  /// Counts the call, and makes the next settle() read the peers' headers, too.
+  /// Counts the call as done. The next settle() then also waits for the peers' headers.
   TILELACE_DEVICE void admit() {
     flush();
     __syncthreads();  // every thread has read the call's number before it changes
@@ -41,9 +41,9 @@ class WarpFlags {
     if (waits_++ == lane()) awaited_ = word;
   }
 
-  /// Waits for this round's words, one per lane. After admit(), lanes kMaxGpuRanks and up also wait
-  /// for peers' headers, so that one load reads all. A peer overwrites a word only after this rank
-  /// has taken the word's data, so no word is of a later round or call than the awaited one.
+  /// Waits until the words given to wait() carry this round; each lane polls one word. After
+  /// admit(), lanes from kMaxGpuRanks on also poll the peers' headers. No word can be of a later
+  /// round or call: a peer overwrites a word only once this rank has taken the word's data.
   TILELACE_DEVICE void settle(std::uint32_t round) {
     flush();
     if (waits_ == 0 && !admits_) return;
@@ -59,11 +59,11 @@ class WarpFlags {
     awaited_ = -1;
     admits_ = false;
     failed_ = __all_sync(~0U, good ? 1 : 0) == 0;
-    __syncwarp();  // makes what one lane saw visible to all; a vote does not
+    __syncwarp();  // makes what each lane acquired visible to all lanes; the vote does not
   }
 
  private:
-  /// Whether this lane's word or header is here. `good`: whether a header agrees.
+  /// Whether this lane's word (header, if `hears`) is here. `good`: whether the header agrees.
   TILELACE_DEVICE bool look(bool hears, int from, std::uint32_t round, bool& good) const {
     const comm::Header* const word =
         hears ? header_of(p_, from, epoch_) : words_of(p_.schedule.rank) + awaited_;
@@ -85,14 +85,14 @@ class WarpFlags {
 
   const ExchangeParams& p_;
   std::uint32_t epoch_;
-  int signals_ = 0, waits_ = 0;   ///< at most one per lane
+  int signals_ = 0, waits_ = 0;   ///< flags noted, words awaited; at most one of each per lane
   comm::Header* told_ = nullptr;  ///< the word that this lane raises
   std::uint32_t said_ = 0;        ///< the round that this word will carry
   schedule::Index awaited_ = -1;  ///< the word that this lane waits for
   bool admits_ = false, failed_ = false;
 };
 
-/// Loads each unit of a part and calls store(unit, value). Each lane has kUnits loads in
+/// Loads each 16-byte unit of a part and calls store(unit, value). Each lane has kUnits loads in
 /// flight.
 template <int kUnits, class Load, class Store>
 TILELACE_DEVICE void move_units(schedule::RowRange part, const Load& load, const Store& store) {

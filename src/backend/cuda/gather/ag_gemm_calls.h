@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm on GPUs: copy engines or a small kernel move rows. Meanwhile one GEMM kernel multiplies
-// rows that have arrived and waits, tile by tile, for the others.
+// ag_gemm on GPUs. Copy engines, NCCL, a small kernel or the GEMM move rows. In fused plans the
+// GEMM meanwhile multiplies rows that have arrived and waits, tile by tile, for the others.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,18 +12,18 @@
 
 namespace tilelace::cuda {
 
-/// One rank's ag_gemm calls on one communicator. Calls allocate nothing.
+/// One rank's ag_gemm calls on one communicator. Calls allocate no memory.
 class AgGemmCalls {
  public:
-  /// `calls` must outlive this object. `nccl`: plans may use that transport; the constructor is
-  /// then collective, else local. Errors: system, those of NcclRows.
+  /// `calls` must outlive this object. `nccl`: plans may use transport nccl. The constructor is
+  /// then collective; otherwise it is local. Errors: system, those of NcclRows.
   AgGemmCalls(RankCalls& calls, bool nccl);
   AgGemmCalls(const AgGemmCalls&) = delete;
   AgGemmCalls& operator=(const AgGemmCalls&) = delete;
   ~AgGemmCalls();
 
-  /// Enqueues a call; without weights it only gathers rows. May be captured. Errors: usage (more
-  /// than was prepared), system.
+  /// Enqueues a call; without weights it only gathers rows. May be captured. Errors: usage (the
+  /// call needs more than was prepared), system.
   void run(const OpCall&, const plan::AgGemmWay&);
 
   struct Impl;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The argument of functions that enqueue parts of an ag_gemm call, and one of these: enqueue_sends.
+// GatherCall, which the functions that enqueue parts of an ag_gemm call take; and enqueue_sends.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// What is the same for all weights of a call.
+/// The facts about an ag_gemm call that hold for all of its weights.
 struct GatherCall {
   const Problem& problem;
   plan::AgGemmWay plan;
@@ -24,7 +24,7 @@ struct GatherCall {
   std::uint32_t hash = 0;
 
   [[nodiscard]] schedule::Index row_bytes() const { return plan::input_row_bytes(problem); }
-  /// Whether copy engines or NCCL move the rows, on a stream of their own.
+  /// Whether copy engines or NCCL move the rows, on a separate stream.
   [[nodiscard]] bool copied() const { return !row_of(plan.transport).by_workers(); }
   /// Whether a push kernel sends the rows. If neither copied() nor pushed(), the GEMM sends them.
   [[nodiscard]] bool pushed() const {
@@ -38,12 +38,12 @@ struct GatherCall {
   }
   /// Whether the call only gathers rows, without a GEMM.
   [[nodiscard]] bool alone() const { return tensors.weights.empty(); }
-  /// Whether a kernel waits for all rows, before the GEMM if there is one.
+  /// Whether a separate kernel waits for all rows; if there is a GEMM, it comes after that kernel.
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };
 
-/// Enqueues sends of this rank's rows, unless the GEMM sends. If copied(), join the engine later.
-/// `nccl`: only for transport nccl, else null. Errors: system, peer, timeout (NCCL's).
+/// Enqueues the sends of this rank's rows, unless the GEMM sends them. If copied(), join the engine
+/// later. `nccl`: null unless the transport is nccl. Errors: system, peer, timeout (NCCL's).
 void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
 
 }  // namespace tilelace::cuda

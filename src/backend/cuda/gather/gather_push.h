@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small kernel of ag_gemm that sends rows for transport `store`, where the GEMM does not.
+// A small kernel of ag_gemm: with transport `store` it sends rows, unless the GEMM sends them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,18 +14,18 @@
 namespace tilelace::cuda {
 
 struct GatherPush {
-  schedule::AgGemm schedule;  ///< its workers are CTAs; the kernel points it to `borders`
+  schedule::AgGemm schedule;  ///< its workers are CTAs; the kernel makes it use `borders` below
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
-  bool stage = false;  ///< own rows are copied into the own slot, too
+  bool stage = false;  ///< whether to copy this rank's rows into its own slot, too
   CallParams call;
-  std::size_t rows = 0;        ///< offset of the call's slot
-  std::int64_t row_bytes = 0;  ///< rows are contiguous
+  std::size_t rows = 0;        ///< offset of the call's gathered rows
+  std::int64_t row_bytes = 0;  ///< bytes of a row; rows are contiguous
   const std::byte* input = nullptr;
   TILELACE_TRACE_SINK
 };
 
-/// Sends this rank's rows to every peer. Overlaps with the next kernel and, with Start::early, also
-/// with the previous one; may be captured.
+/// Enqueues a kernel that sends this rank's rows to every peer. It overlaps the next kernel and,
+/// with Start::early, also the previous one; may be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
 /// Loads the kernel now, so that launches need not load it.

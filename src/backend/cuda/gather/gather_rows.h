@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small kernels of ag_gemm that wait for all rows, and that copy rows to the
+// Small kernels of ag_gemm: one waits for all rows, the other copies the gathered rows to the
 // caller.
 #pragma once
 #include <cuda_runtime_api.h>
@@ -12,17 +12,17 @@
 namespace tilelace::cuda {
 
 /// Waits for the headers of all peers, then for every chunk of their rows. As the call's first
-/// kernel it also enters the call; as the last it counts the call.
+/// kernel it also sends this rank's headers; as the last kernel it counts the call.
 struct AwaitRows {
   CallParams call;
-  int max_chunks = 1;                       ///< flag of source r: r * max_chunks + chunk
-  int chunks[schedule::kMaxGpuRanks] = {};  ///< chunks of each rank's shard
+  int max_chunks = 1;                       ///< chunk c of rank r has flag r * max_chunks + c
+  int chunks[schedule::kMaxGpuRanks] = {};  ///< number of chunks of each rank's shard
 };
 /// After this kernel all rows are in the slot, unless this rank was stopped.
 [[nodiscard]] cudaError_t enqueue_await(const AwaitRows&, cudaStream_t);
 
 /// Copies bytes [own_begin, own_end) of `to` from `own`, the other bytes from the slot. Offsets are
-/// multiples of 16. If the rank is stopped, copies nothing: the rows may be of another call.
+/// multiples of 16. Copies nothing if the rank was stopped: the slot may have another call's rows.
 struct GatheredCopy {
   std::byte* to = nullptr;
   const std::byte* slot = nullptr;

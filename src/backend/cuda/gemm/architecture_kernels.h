@@ -9,18 +9,18 @@
 namespace tilelace::cuda {
 
 struct ArchitectureKernels {
-  std::string_view architecture;  ///< its name in core/architecture.h
-  /// Kernels for each tile of its plans and each element type on GPUs.
+  std::string_view architecture;  ///< the architecture's name in core/architecture.h
+  /// Returns the kernels: an entry for each tile of the architecture and each element type on GPUs.
   std::span<const GemmKernel> (*kernels)();
 
-  /// The kernels of a tile; null: no such tile. Functions that the build lacks are null there.
+  /// The entry of a tile; null: no such tile. In an entry, kernels that this build lacks are null.
   [[nodiscard]] const GemmKernel* find(std::string_view tile, DType) const;
 };
 
-/// The row of the architecture that has this number in core/architecture.h.
+/// The kernels of the architecture that is row `architecture` of the table in core/architecture.h.
 const ArchitectureKernels& kernels_of(int architecture);
 
-/// Checks that each tile of the plans has kernels. Error: system.
+/// Checks that each tile that plans may choose has an entry of the same shape. Error: system.
 void require_kernels(int architecture);
 
 }  // namespace tilelace::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host side of the GEMM: memory for partials, tensor maps, and launches, which allocate nothing.
+// Host side of the GEMM: memory for partials, tensor maps and launches. Launches allocate nothing.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -12,7 +12,7 @@
 
 namespace tilelace::cuda {
 
-/// Partials and flags of GEMMs that share k-steps. Used by one stream at a time.
+/// Memory for partials and flags of GEMMs whose workers share tiles. For one stream at a time.
 class GemmWorkspace {
  public:
   /// Allocates on the current device, which must have this architecture. Error: system.
@@ -23,46 +23,46 @@ class GemmWorkspace {
   [[nodiscard]] const GemmScratch& scratch() const { return scratch_; }
   /// Bytes of scratch().partials.
   [[nodiscard]] std::size_t partial_bytes() const { return partial_bytes_; }
-  /// Enqueues a check whether a wait in a GEMM has timed out. Asynchronous. Error: system.
+  /// Enqueues a check of whether a wait in a GEMM has timed out. Asynchronous. Error: system.
   void look(cudaStream_t);
-  /// The result of the last check that has run. If a wait timed out, makes the workspace anew,
-  /// which synchronises the device; else it waits for nothing. Error: system.
+  /// Whether a check that has run found a timeout. If so, clears the flags, which synchronises the
+  /// device; otherwise waits for nothing. Error: system.
   bool failed();
 
  private:
   void clear();
   void* memory_ = nullptr;
-  comm::HostMemory seen_;  // an AbortWord
+  comm::HostMemory seen_;  // the AbortWord that look() copied
   std::size_t partial_bytes_ = 0, state_bytes_ = 0;
   GemmScratch scratch_{};
 };
 
-/// Device pointers, aligned to 16 bytes, with contiguous rows. n: out_n of the problem.
+/// Device pointers, aligned to 16 bytes, with contiguous rows. `n` is the problem's out_n().
 struct GemmTensors {
   const void* a = nullptr;                   ///< [m, k]
-  const void* weight = nullptr;              ///< [n, k]; gated problem: the gate's
+  const void* weight = nullptr;              ///< [n, k]; gated: the gate's weight
   const void* bias = nullptr;                ///< [n] or null
   void* out = nullptr;                       ///< [m, n]
-  Activation activation = Activation::none;  ///< not for a gated problem
-  const void* up = nullptr;                  ///< gated: [n, k]
-  const void* up_bias = nullptr;             ///< gated: [n] or null
-  bool weights_wait = false;                 ///< the previous kernel may write the weight
+  Activation activation = Activation::none;  ///< none if gated
+  const void* up = nullptr;                  ///< gated: the up weight, [n, k]
+  const void* up_bias = nullptr;             ///< gated: the up bias, [n] or null
+  bool weights_wait = false;                 ///< the previous kernel may write weights
 };
 
-/// The compiled kernel of a plan's tile. Error: usage (this build has none).
+/// The compiled kernels of a plan's tile. Error: usage (this build has none).
 const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
 
-/// Whether this build has the plan's tile (it may have only TILELACE_TILES).
+/// Whether this build has kernels for the plan's tile (TILELACE_TILES limits the tiles of a build).
 bool has_kernel(const plan::GemmPlan&, DType);
 
-/// Loads every kernel of an architecture and sets its shared memory, so that launches need not.
-/// Error: system (also if a tile has no kernel).
+/// Loads every kernel of an architecture and sets its limit of shared memory, so that launches need
+/// not do so. Error: system (also if a tile has no kernel).
 void load_gemm_kernels(int architecture = 0);
 
 /// Launch parameters of a kernel.
 struct GemmGrid {
   int ctas = 0;
-  int cluster = 1;  ///< 2 also for tiles of one CTA that a share takes in pairs (share.h)
+  int cluster = 1;  ///< CTAs per cluster; 2 also if a plan on a part of the SMs pairs single CTAs
 };
 
 /// A GEMM that is ready to launch.
@@ -77,7 +77,7 @@ class GemmCall {
  private:
   const GemmKernel* kernel_;
   const void* function_;
-  GemmGatedParams params_;  ///< not gated: only its base class is used
+  GemmGatedParams params_;  ///< unless gated, only its base GemmParams is used
   GemmGrid grid_;
   bool early_;
 };

@@ -10,31 +10,31 @@
 
 namespace tilelace::cuda {
 
-/// Error: usage.
+/// Error: usage (the address is not a multiple of 16).
 void require_aligned(const void* p, const char* name);
 
-/// Fills in operands, bias and activation; for a gated problem, those of the gate. Errors: usage
-/// (misaligned pointer), system.
+/// Fills in operands, bias and activation; for a gated problem, the gate's operands and bias.
+/// Errors: usage (misaligned pointer), system.
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Tensor map for the last slice of `of_tiles` tokens, if this slice is partial; else an empty map.
+/// Map for the last slice of tokens if partial, else empty. `of_tiles`: tokens that tiles cover.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
-/// Fills in what only a GEMM by itself needs: the number of its tokens, and their tail_map.
+/// Fills in what a GEMM without communication needs: its number of tokens, and their tail_map.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 
-/// Fills in what a gated problem needs in addition: up and its bias. Errors: as fill_operands.
+/// Fills in what a gated problem needs in addition: up's map and bias. Errors: as fill_operands.
 void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
-/// Fills in tensor maps of the result, which drop stores beyond its last row. `remainder`: for a
-/// tile's width beyond a multiple of 64. `gated`: only half of a tile's width is in the result.
+/// Fills in tensor maps of the result; they drop stores beyond its last row. `remainder`: for what
+/// a tile's width has beyond a multiple of 64. `gated`: a tile gives results for half its width.
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 
-/// Worker number of each cluster, if the plan numbers them by neighbour_places(); else null.
+/// Worker number of each cluster, if the plan takes them from neighbour_places(); else null.
 const std::uint16_t* places_of(const plan::GemmPlan&, const GemmKernel&, int workers);
 
-/// Sets the launch's workers; returns its grid. Error: usage (too many CTAs for scratch memory).
+/// Sets work.workers and common.places; returns the grid. Error: usage (too many CTAs for scratch).
 template <class Work>
 GemmGrid fill_grid(GemmOperands& common, Work& work, const GemmKernel& kernel,
                    const plan::GemmPlan& plan) {

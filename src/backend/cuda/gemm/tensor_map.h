@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// A matrix [rows, cols]; both positive; cols and stride are multiples of 16 bytes.
+/// A matrix [rows, cols], not empty. Row length and stride are multiples of 16 bytes.
 struct TensorMapSource {
   const void* data;
   std::int64_t rows;
@@ -19,11 +19,11 @@ struct TensorMapSource {
   bool operator==(const TensorMapSource&) const = default;
 };
 
-/// A map of boxes of `rows` x 128 bytes with 128-byte swizzle. Loads beyond the matrix give zeros,
-/// stores beyond it are dropped. Errors: usage, system.
+/// A map whose boxes are `rows` rows x 128 bytes, with 128-byte swizzle. Loads beyond the matrix
+/// give zeros, stores beyond it are dropped. Errors: usage, system.
 CUtensorMap rows_map(TensorMapSource, DType, int rows);
-/// A map for stores: boxes of 64 rows x `planes` planes of 8 columns, as (8 columns, rows, planes)
-/// without swizzle.
+/// A map for stores. Its boxes are 64 rows x `planes` planes of 8 columns, in the order (8 columns,
+/// rows, planes), without swizzle.
 CUtensorMap planes_map(TensorMapSource, DType, int planes);
 
 }  // namespace tilelace::cuda

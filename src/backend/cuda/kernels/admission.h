@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides whether a kernel may store a call's results: only after every peer has confirmed that it
-// makes the same call, and never after a failed wait. (The kernel then continues, without storing.)
-// `Shared` has a barrier `admitted` and the words `failed` and `number`.
+// The admission decides whether a kernel may store a call's results: only after every peer has
+// confirmed that it makes the same call, and never after a failed wait (the kernel then runs on,
+// but stores nothing). `Shared` has a barrier `admitted` and the words `failed` and `number`.
 #pragma once
 #include <climits>
 
@@ -17,15 +17,15 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Waits for the admission. Returns to all threads alike whether this tile's results may be stored.
-/// A CTA must ask for its tiles in increasing order of their numbers.
+/// Waits for the admission. Tells all threads alike whether this tile's results may be stored. A
+/// CTA must ask for its tiles in increasing order of their numbers.
 template <class Shared>
 TILELACE_DEVICE bool may_store(Shared shared, int tile) {
   ptx::barrier_wait(shared.admitted(), 0);  // stays: orders `failed`; terms' flags order the rest
   return ptx::load_shared(shared.failed()) > tile;
 }
 
-/// Records that a wait for this tile failed, so this tile and all later ones are not stored.
+/// Records that a wait for this tile failed: this tile and all later ones will not be stored.
 template <class Shared>
 TILELACE_DEVICE void fail_from(Shared shared, int tile) {
   ptx::store_shared_least(shared.failed(), tile);
@@ -38,8 +38,8 @@ TILELACE_DEVICE std::uint32_t admitted_number(Shared shared) {
   return static_cast<std::uint32_t>(ptx::load_shared(shared.number()));
 }
 
-/// Verb admit, by one warp. `meet_readers()` returns once all warps of the CTA that need the call's
-/// number have read it; only then is the call counted.
+/// The verb admit, for one warp. `meet_readers()` returns once all warps of the CTA that need the
+/// call's number have read it; only then is the call counted.
 template <class Params, class Shared, class MeetReaders>
 TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_readers) {
   ptx::wait_prerequisites();
@@ -57,10 +57,10 @@ TILELACE_DEVICE void admit(const Params& p, Shared shared, MeetReaders meet_read
   if (!good) fail_from(shared, 0);
   ptx::barrier_arrive(shared.admitted());
 }
-/// The same if no other warp asks for the number before the admission.
+/// The same for kernels in which no other warp reads the number before the admission.
 template <class Params, class Shared>
 TILELACE_DEVICE void admit(const Params& p, Shared shared) {
-  admit(p, shared, [] { __syncwarp(); });  // all lanes have the number
+  admit(p, shared, [] { __syncwarp(); });  // all lanes have read the number
 }
 
 }  // namespace tilelace::cuda

@@ -11,14 +11,14 @@ namespace tilelace::cuda {
 constexpr int kNumberBarrier = 7;
 constexpr int kNumberThreads = 128;
 
-/// Verb wait of the loading warp: its lanes share the flags and wait in parallel.
+/// The verb wait of the loading warp. Flags are spread over its lanes, which wait in parallel.
 template <class Params>
 class GatherWaits {
  public:
   TILELACE_DEVICE GatherWaits(const Params& p, Trace trace)
       : p_(p), trace_(trace), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
-  /// Called once the previous kernel has ended: only then are all earlier calls counted.
+  /// Must be called after the previous kernel has ended: only then are all earlier calls counted.
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
@@ -29,7 +29,7 @@ class GatherWaits {
     flags_ = p_.call.flags_at(p_.call.rank);
   }
 
-  /// Waits until TMA can read these rows. Returns false if they never came.
+  /// Waits until TMA can read these rows. Returns false if a wait failed.
   TILELACE_DEVICE bool rows(int section, int first, int last, int tile) {
     if (p_.rows_here) return good_;
     tile_ = tile;
@@ -40,7 +40,7 @@ class GatherWaits {
   }
 
   TILELACE_DEVICE void wait(int flag) {
-    // Flags only grow, so one check of each is enough.
+    // Flags only grow, so a flag that was seen need not be checked again.
     if (flag < 64) {
       if ((seen_ >> flag & 1U) != 0) return;
       seen_ |= 1ULL << flag;
@@ -63,7 +63,7 @@ class GatherWaits {
     }
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
-    proxy_fence_global();  // by every lane, since any lane may load
+    proxy_fence_global();  // by every lane, since any lane may issue loads
     if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, tile_);
   }
 
@@ -77,7 +77,7 @@ class GatherWaits {
   bool good_ = true;
 };
 
-/// For traces, by one warp: records when each chunk arrives.
+/// For traces: one warp records when each chunk arrives.
 template <class Params, class Shared>
 TILELACE_DEVICE void watch_rows(const Params& p, Shared shared) {
   const schedule::GatherOrder& order = p.work.order;
@@ -96,7 +96,7 @@ TILELACE_DEVICE void watch_rows(const Params& p, Shared shared) {
       if (chunk * order.chunk_rows >= order.shard[shard].end - order.shard[shard].begin) continue;
       if ((seen >> i & 1U) != 0) continue;
       const int flag = order.shard[shard].source * order.max_chunks + chunk;
-      // stays: only for traces
+      // stays: no test notices its loss, since it is only for traces
       if (comm::epoch_reached(comm::CudaAtomics::load_acquire(flags + flag), epoch)) {
         trace.add(TraceKind::flag, kWatchLane, flag);
         seen |= 1ULL << i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters of every GEMM kernel, for all ops. Plain data, for kernels and for the host.
+// Parameters that the GEMM kernels of all ops share. Plain data, for kernels and for the host.
 #pragma once
 #include <cuda.h>
 
@@ -12,25 +12,25 @@
 
 namespace tilelace::cuda {
 
-constexpr int kMathGroups = 2;  ///< the most math groups of a CTA
+constexpr int kMathGroups = 2;  ///< the most groups of a CTA that multiply
 
-/// Scratch memory in which tiles with shared k-steps keep partials. For one stream at a time.
+/// Memory for partials of tiles whose k-steps several CTAs share. For one stream at a time.
 struct GemmScratch {
-  float* partials;         ///< one tile per CTA; two if groups take turns
-  comm::Flag* flags;       ///< kMathGroups per CTA; they only grow
+  float* partials;         ///< one fp32 partial per CTA; two if math groups take turns
+  comm::Flag* flags;       ///< kMathGroups per CTA; their values only grow
   comm::Flag* launches;    ///< kMathGroups per CTA: number of launches with shared tiles so far
-  comm::AbortWord* abort;  ///< set when a wait timed out
+  comm::AbortWord* abort;  ///< set once a wait has timed out
   std::int64_t wait_ns;
-  int ctas;  ///< size of the arrays
+  int ctas;  ///< number of CTAs that the arrays have room for
 };
 
-/// `rows` is the operand of the tile's rows, `cols` the operand of its columns: activations and
-/// weight, or, in swapped tiles, weight and activations.
+/// `rows`: map of the operand that gives the tile's rows; `cols`: of that which gives its columns.
+/// They are activations and weight or, in swapped tiles, weight and activations.
 struct GemmOperands {
   CUtensorMap rows;
   CUtensorMap cols;
   GemmScratch scratch;
-  const std::uint16_t* places;  ///< worker of each cluster; null: reverse order of dispatch
+  const std::uint16_t* places;  ///< worker number of each cluster; null: reverse order of dispatch
   const void* bias;             ///< [n] or null
   int n;                        ///< columns of the result
   Activation activation;
@@ -44,28 +44,28 @@ struct UpWeight {
   const void* bias;  ///< [n] or null
 };
 
-/// Several weights of a kernel: maps of all but the first; biases and numbers of columns of all.
+/// The weights of a kernel that takes several: maps of all but the first; biases and widths of all.
 struct MoreWeights {
   CUtensorMap map[plan::kMostWeights - 1];
   const void* bias[plan::kMostWeights];  ///< [n] or null
   int n[plan::kMostWeights];
-  int count;  ///< number of weights; 1: only the one in GemmOperands
+  int count;  ///< number of weights; 1: only that of GemmOperands
 };
 
-/// The tile that a CTA computes. The CTA has number `cta` and row `cta_row` in its cluster, which
-/// shares the worker's tile.
+/// The tile that a CTA computes, at (row, col) in units of such tiles; it is a part of the
+/// cluster's tile. The CTA has number `cta` and is in row `cta_row` of its cluster.
 struct CtaTile {
   int row, col;
   int cta_row, cta;
 };
 
-/// Where a tile's tokens are loaded from: a map, and the first token in it.
+/// Where a tile's tokens are loaded from: a map, and the row in it of the first token.
 struct TokenSource {
   const CUtensorMap* map;
   int first;
   [[nodiscard]] TILELACE_HD constexpr bool there() const { return true; }
 };
-/// The same for CTAs whose tokens may all lie beyond the matrix: the map is null if they do.
+/// The same for CTAs whose tokens may all lie beyond the end of the matrix; if so, the map is null.
 struct TailSource {
   const CUtensorMap* map;
   int first;

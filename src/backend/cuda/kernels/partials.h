@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Partials for other ranks: a tile of a peer's rows is stored from registers directly into that
-// peer's slot, in the accumulator's layout: a piece is eight values from each thread of a group.
+// Partials for other ranks. A tile of a peer's rows is stored from registers directly into that
+// peer's slot, in the accumulator's layout: in pieces of eight values from each thread of a group.
 // Only the peer's kernel reads a partial, for the same tile and with the same layout.
 #pragma once
 #include "backend/cuda/device/call_params.h"
@@ -13,22 +13,22 @@
 
 namespace tilelace::cuda {
 
-/// What the kernels of gemm_rs and gemm_ar need for partials, except the order of their tiles.
+/// Parameters that gemm_rs and gemm_ar need for partials; each adds its own order of tiles.
 struct PartialParams : GemmOperands {
   CallParams call;
   const void* residual;  ///< [own rows, n] or null: added to the sum
   int own_rows;
-  /// Offset of the slot's partials, one per CTA. Each has a flag per math group, from call.flags
-  /// on.
+  /// Offset of the slot's partials: one per source rank, tile and CTA. Each has a flag per math
+  /// group; the flags begin at call.flags.
   std::size_t partials;
-  std::uint32_t pace;  ///< pause between pieces, in 1/16384 of the time of a tile's MMAs
-  int term_pieces;     ///< pieces of partials per peer and group in a stage of the ring
-  int term_steps;      ///< stages with peers' partials, after the k-steps of an own tile
+  std::uint32_t pace;  ///< pause between pieces sent, in 1/16384 of a tile's MMA time
+  int term_pieces;     ///< pieces per peer and group in a ring stage with peers' partials
+  int term_steps;      ///< number of these stages, after the k-steps of an own tile
 };
 
 #ifdef __CUDACC__
 
-/// Address of a partial, from any source, on any rank.
+/// Where a tile's partial lies, with its flags: the partial of any source rank, in any rank's slot.
 template <class Body, class Params>
 class PartialPlace {
   using Sizes = typename Body::Partial;
@@ -62,7 +62,7 @@ class PartialPlace {
   int cta_;
 };
 
-/// Eight values of a term in the ring, for one thread.
+/// One thread's piece of a term (a peer's partial) in the ring: eight values.
 template <class Element>
 class TermPiece {
  public:
@@ -78,8 +78,8 @@ class TermPiece {
 };
 
 /// Sends the accumulator of a group, rounded, to the owner of the tile's rows. `tokens`: number of
-/// tokens from the first one of the group to the last one there is. Pieces leave with pauses (see
-/// `pace`): a burst from all CTAs would fill the path to memory and delay loads of operands for
+/// tokens from the group's first one to the end of the shard. Pieces leave with pauses of `pace`
+/// cycles: a burst from all CTAs would fill the path to memory and delay loads of operands for
 /// warps that multiply meanwhile.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,

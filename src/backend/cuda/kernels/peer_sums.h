@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of own rows: peers' terms go through the ring in extra steps after a tile's operands and are
-// added in rank order. One class is for the loading warp, one for the groups that multiply.
+// Sums of own tiles, those of this rank's rows. The peers' partials (terms) go through the ring
+// behind the tile's operands and are added in rank order: TermLoad loads them, PeerSums adds them.
 #pragma once
 #include "backend/cuda/kernels/add_terms.h"
 #include "backend/cuda/kernels/admission.h"
@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of the loading warp for own tiles: terms follow a tile's operands in the ring. Each ring
-/// step has the same pieces of all peers and groups.
+/// For the loading warp: loads the terms of an own tile into the ring, after the tile's operands.
+/// Each ring step of terms has the same pieces of all peers and groups.
 template <class Body, class Params>
 class TermLoad {
   using Place = PartialPlace<Body, Params>;
@@ -18,7 +18,7 @@ class TermLoad {
   TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
-  /// Fetches the residual's rows into L2, since threads later add them a few bytes at a time, which
+  /// Fetches the residual's rows into L2: threads later read them a few bytes at a time, which
   /// would be slow from memory.
   TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
     const int bytes = 2 * min(cols, p_.n - col);
@@ -30,7 +30,7 @@ class TermLoad {
                          static_cast<std::uint32_t>(bytes));
   }
 
-  /// Waits for one flag per lane. Returns false if a term never came.
+  /// Each lane waits for the flag of one term. Returns false if a term never came.
   TILELACE_DEVICE bool wait(std::uint32_t epoch, Trace trace, int tile) const {
     bool here = true;
     const int lane = static_cast<int>(threadIdx.x) & 31;
@@ -44,11 +44,11 @@ class TermLoad {
       trace.add(TraceKind::term, kLoadLane, 16 * tile + source);
     }
     const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
-    proxy_fence_global();  // by every lane, since any lane may load
+    proxy_fence_global();  // by every lane, since any lane may issue loads
     return all;
   }
 
-  /// Loads one step into a free stage of the ring. By one lane.
+  /// Loads the terms of ring step `step` into `stage`, which must be free. Called by one lane.
   TILELACE_DEVICE void load(int step, ptx::Shared stage, ptx::Shared full) const {
     const int first = step * p_.term_pieces;
     const int bytes = min(p_.term_pieces, Place::kPieces - first) * Place::kPieceBytes;
@@ -70,12 +70,12 @@ class TermLoad {
   Place place_;
 };
 
-/// The part of the residual that a tile's sum needs.
+/// The part of the residual that belongs to a tile.
 struct ResidualTile {
   int row, col, rows, cols;
 };
 
-/// Loads the terms of an own tile.
+/// Waits for the terms of an own tile and loads them into the ring.
 template <class Body, class Params, class Loader>
 TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::Shared shared,
                                 Trace trace, schedule::GemmCell cell, int tile, int cta,
@@ -90,14 +90,14 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA whose neighbour has own rows: passes empty ring steps while the neighbour loads terms.
+/// For a CTA whose neighbour in the cluster has an own tile: as many ring steps, without any bytes.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([](ptx::Shared /*rows*/, ptx::Shared full) { ptx::barrier_expect(full, 0); });
 }
 
-/// For a group that multiplies: sends partials to their owners, adds terms to own tiles.
+/// For a group that multiplies: sends partials to their owners, adds peers' terms to own tiles.
 template <class Body, class Params>
 class PeerSums {
   using Tile = typename Body::Tile;
@@ -108,20 +108,20 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// Called when a group's MMAs, which began at cycle `began`, are issued. `more`: a tile follows.
+  /// Called once a tile's MMAs are issued; they began at cycle `began`. `more`: another tile comes.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
-  /// `part` / 16384 of the last turn, in cycles.
+  /// `part` / 16384 of the last tile's MMA time, in cycles; 0 if no tile follows.
   [[nodiscard]] TILELACE_DEVICE std::uint32_t of_turn(std::uint32_t part) const {
     return turn_ / 128 * part / 128;
   }
 
-  /// Sends a partial. `cell`: rows and columns as in the order, not transposed.
+  /// Sends a tile's partial to its owner. `cell`: as the order has it, not transposed.
   template <class Math>
   TILELACE_DEVICE void give(Math& math, schedule::GemmCell cell, const CtaTile& at) const {
     const auto& order = p_.work.order;
-    int first = 0;  // first token, in the shard
+    int first = 0;  // the group's first token, counted in the shard
     if constexpr (Tile::swapped)
       first = (cell.row * Tile::cluster_cols + math.place().col) * Tile::width;
     else
@@ -133,9 +133,9 @@ class PeerSums {
     math.note(TraceKind::given);
   }
 
-  /// Adds the peers' terms in rank order, with the own term in its place. Two pieces are loaded
-  /// together if possible: loads from the ring are slow while the other group multiplies, and that
-  /// group waits for the stages to be released.
+  /// Adds the peers' terms to the accumulator in rank order, in which the accumulator has its
+  /// place. Adds two pieces at once where it can: loads from the ring are slow while the other
+  /// group multiplies, and that group needs the stages to be released.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;
@@ -159,7 +159,7 @@ class PeerSums {
     math.release_step();
     math.end_steps_behind(p_.term_steps);
   }
-  /// Skips the steps in which another CTA of the cluster has terms.
+  /// Skips ring steps without any bytes here: another CTA of the cluster has terms in them.
   template <class Math>
   TILELACE_DEVICE void skip(Math& math) const {
     for (int i = 0; i < p_.term_steps; ++i) {
@@ -172,7 +172,7 @@ class PeerSums {
  private:
   const Params& p_;
   typename Body::Shared shared_;
-  std::uint32_t turn_ = 0;  ///< cycles of the last turn; 0 if no tile follows
+  std::uint32_t turn_ = 0;  ///< cycles of the last tile's MMAs; 0 if no tile follows
 };
 
 }  // namespace tilelace::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Default hooks, which do nothing (docs/kernels.md describes the hooks).
+// Default hooks, which add nothing to a GEMM (docs/kernels.md describes the hooks).
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -9,8 +9,8 @@ namespace tilelace::cuda {
 
 /// Where the results of a tile are stored: one matrix.
 struct OneResult {
-  const CUtensorMap* whole;      ///< 64 columns at a time
-  const CUtensorMap* remainder;  ///< the columns that remain
+  const CUtensorMap* whole;      ///< map for stores of 64 columns
+  const CUtensorMap* remainder;  ///< map for the columns of a tile that remain
   TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
   template <class Store>
   TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
@@ -18,7 +18,7 @@ struct OneResult {
   }
 };
 
-/// One matrix per section. Keeps the section's number, since addresses of maps take more registers.
+/// One matrix per section. Has the section's number, since addresses of maps take more registers.
 template <class Params>
 struct SectionResult {
   const Params& p;
@@ -30,14 +30,14 @@ struct SectionResult {
   }
 };
 
-/// Hooks that do nothing.
+/// Hooks that add nothing to a GEMM.
 template <class B>
 struct PlainHooks {
   using Body = B;
   using Place = typename Body::Place;
   static constexpr int kLoadRegisters = Body::Shape::kLoadRegisters;
 
-  /// Returns this CTA's tile within the worker's tile; `cta_row`: the CTA's row in the cluster.
+  /// Returns this CTA's part of the worker's tile; `cta_row`: the CTA's row in the cluster.
   static TILELACE_DEVICE CtaTile tile_of(const Place& place, schedule::GemmCell cell, int cta_row) {
     return {cell.row * Body::Tile::cluster_rows + cta_row,
             cell.col * Body::Tile::cluster_cols + place.col, cta_row, place.cta};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads of an operand whose tokens are in sections. A section's tiles begin at its first row.
+// Loads of tokens that lie in sections, such as shards. A section's tiles begin at its first row.
 #pragma once
 #include "backend/cuda/device/trace.h"
 #include "backend/cuda/kernels/operands.h"
@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// `first`: the first token, in the tile's section, that a CTA loads.
+/// `first`, in all functions: the first token that a CTA loads, counted in the tile's section.
 template <class Body, class Params>
 class SectionTokens {
  public:
@@ -20,7 +20,7 @@ class SectionTokens {
   /// The map to load from: `all` for a whole slice, a tail for a partial one, null beyond the end.
   [[nodiscard]] TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all,
                                                        schedule::GemmCell cell, int first) const {
-    const int tail = max(p_.work.order.tail(cell.section), 0);  // no tail: map 0, never used
+    const int tail = max(p_.work.order.tail(cell.section), 0);  // without a tail: map 0, not used
     return Body::Tail::map(all, p_.tail + tail, left(cell, first));
   }
   [[nodiscard]] TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first) const {

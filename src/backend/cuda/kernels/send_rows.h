@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// With transport `store` ag_gemm's kernel sends this rank's rows: idle warps of all its CTAs, or
-// CTAs that do nothing else, by bulk copies through the memory that others have operands in.
+// How ag_gemm's kernel sends this rank's rows with transport `store`: by idle warps of all CTAs, or
+// by CTAs that only send: these make bulk copies through shared memory that is free of operands.
 #pragma once
 #include "backend/cuda/device/transfer_bulk.h"
 #include "backend/cuda/device/transfer_threads.h"
@@ -11,7 +11,7 @@ namespace tilelace::cuda {
 constexpr int kPushThreads = 64;
 constexpr int kPushBarrier = 8;
 
-/// The verbs that PushOrder::run calls, as two warps of every CTA carry them out.
+/// The verbs of PushOrder::run, for two warps of every CTA.
 template <class Params>
 struct PushVerbs {
   const Params& p;
@@ -36,8 +36,8 @@ TILELACE_DEVICE void push_rows(const Params& p) {
   p.push.run(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), verbs);
 }
 
-/// A thread's share of the sends of CTAs that only send: what PushOrder::run does, as one stream of
-/// pieces that fit its ring. A chunk's flag leaves when the pieces behind it are under way.
+/// A thread's share of the sends, in a CTA that only sends: those of PushOrder::run as one sequence
+/// of pieces that fit the ring. A chunk's flag is raised while the next chunk's pieces are stored.
 template <class Params>
 struct BulkSends {
   const Params& p;
@@ -45,7 +45,7 @@ struct BulkSends {
   int worker, workers;
   std::uint32_t piece_bytes;
 
-  /// Pieces of a chunk; those that a short chunk does not have are empty.
+  /// Pieces per chunk, equal for all chunks; a shorter chunk has empty ones at its end.
   [[nodiscard]] TILELACE_DEVICE std::uint32_t each() const {
     const std::int64_t rows = min(p.push.chunk_rows, p.push.rows);
     return static_cast<std::uint32_t>((rows * p.row_bytes + piece_bytes - 1) / piece_bytes);
@@ -66,12 +66,12 @@ struct BulkSends {
     return {to + first, p.input + first,
             static_cast<std::uint32_t>(max(std::int64_t{0}, min(left, std::int64_t{piece_bytes})))};
   }
-  /// Raises the flag of the chunk that has piece i, all of which has been written.
+  /// Raises the flag of the chunk to which piece i belongs; the whole chunk must have been written.
   TILELACE_DEVICE void signal(std::uint32_t i) const {
     const auto s = send(i);
     cuda::signal(p.call.flags_at(s.peer) + s.flag, epoch);
   }
-  /// Piece i has left: the chunk before it is done but for its pieces among the last ones.
+  /// Called when piece i is being stored. Once per chunk, raises the flag of the chunk before it.
   TILELACE_DEVICE void behind(std::uint32_t i) const {
     const std::uint32_t of_chunk = i % each();
     if (i < each() || of_chunk != min(1U, each() - 1)) return;
@@ -80,11 +80,11 @@ struct BulkSends {
   }
 };
 
-constexpr int kSendWarps = 2;  ///< of a CTA that only sends; one thread of each copies
+constexpr int kSendWarps = 2;  ///< per CTA that only sends; one thread of each warp copies
 constexpr int kSendDepth = 4;
 
-/// `warp`: of those that send. `ring`: the CTA's memory for operands, of kRingBytes. `barriers`:
-/// memory that this CTA does not use, for kSendWarps * kSendDepth of them.
+/// `warp`: which of the CTA's sending warps. `ring`: kRingBytes of shared memory, where other CTAs
+/// keep operands. `barriers`: unused shared memory for kSendWarps * kSendDepth barriers.
 template <int kRingBytes, class Params>
 TILELACE_DEVICE void send_in_bulk(const Params& p, int warp, ptx::Shared ring,
                                   ptx::Shared barriers) {
@@ -92,7 +92,7 @@ TILELACE_DEVICE void send_in_bulk(const Params& p, int warp, ptx::Shared ring,
   static_assert(kPiece > 0);
   ptx::wait_prerequisites();
   const std::uint32_t epoch = call_number(p.call);
-  __syncwarp();  // stays: the barrier below says that all lanes have the number
+  __syncwarp();  // stays: the barrier below orders this, too
   ptx::arrive_threads(kNumberBarrier, kNumberThreads);
   if ((threadIdx.x & 31) != 0) return;
   BulkRing<kSendDepth> copies{ring + warp * kSendDepth * static_cast<int>(kPiece),

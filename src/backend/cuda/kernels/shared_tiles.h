@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of gemm_ar that one rank finishes for all ranks: how peers are told, and how a rank waits
-// for tiles that peers finish.
+// Tiles of gemm_ar that one rank finishes for all ranks: how it tells its peers, and how a rank
+// waits for tiles that peers finish.
 #pragma once
 #include "backend/cuda/device/collect.h"
 #include "backend/cuda/device/transfer_bulk.h"
@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// Tells peers of `pending`, the last tile stored at all ranks, once its stores have arrived. Runs
-/// after the next tile's MMAs, during which the stores arrive. The whole warp of the thread that
-/// stored takes part: a divergent branch here would make ptxas reconverge the warp in every step of
-/// the main loop.
+/// Tells peers of the tile that was stored last at all ranks (`pending`: its flag's number), once
+/// the stores have arrived. Runs after the next tile's MMAs, during which the stores arrive. The
+/// whole warp of the thread that stored takes part: a divergent branch here would make ptxas
+/// reconverge the warp in every step of the main loop.
 template <class Params, class Shared, class Math>
 TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
   const int number = pending;
@@ -31,8 +31,8 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   math.note(TraceKind::told);
 }
 
-/// The end of a gemm_ar with staged results, by the warpgroups that multiplied: all CTAs together
-/// copy peers' finished tiles to the caller. Groups need not come at the same time.
+/// The end of a gemm_ar with results in slots, by the warpgroups that multiplied: all CTAs together
+/// copy peers' finished tiles to the caller. The warpgroups need not be in step.
 template <class Body, class Params>
 TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared shared) {
   const std::uint32_t epoch = admitted_number(shared);
@@ -43,8 +43,8 @@ TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared share
                         static_cast<int>(gridDim.x), collect);
 }
 
-/// The end of a direct gemm_ar, by the loading warp: all CTAs together wait until every tile of
-/// peers has arrived.
+/// The end of a direct gemm_ar, by the loading warp: all CTAs together wait until all tiles that
+/// peers finish have arrived.
 template <class Params>
 TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
   const schedule::ShareOrder& order = p.work.order;
@@ -52,7 +52,7 @@ TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {
                           p.call.base + p.call.rank * p.call.stride + p.call.flags) +
                       p.shared.flags.first_shared;
   const int lane = static_cast<int>(threadIdx.x) & 31;
-  // Tiles of all sections are dealt to all lanes, so that few lanes wait for more than one flag.
+  // The flags of all sections are spread over all lanes, so that few lanes wait for several flags.
   int skip = static_cast<int>(blockIdx.x) * 32 + lane;
   for (int s = 0; s < order.count; ++s) {
     if (order.own(s)) continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks shared by ops that add peers' terms to their own tiles.
+// Hooks of ops that add peers' terms (their partials) to the tiles of this rank's rows.
 #pragma once
 #include "backend/cuda/kernels/peer_sums.h"
 #include "backend/cuda/kernels/plain_hooks.h"
@@ -51,7 +51,7 @@ struct SummingHooks : PlainHooks<B> {
     TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
       sums.multiplied(began, more);
     }
-    /// Adds the residual to an own tile and, if allowed, stores the tile at (row, col) of own rows.
+    /// Adds the residual to an own tile; if allowed, stores the tile at (row, col) of own rows.
     template <class Math, class Results>
     TILELACE_DEVICE bool store_sum(Math& math, int section, const Results& results, int row,
                                    int col) {

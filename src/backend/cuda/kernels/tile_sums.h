@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums tiles that all ranks have given. Warps that neither load nor multiply read the tiles from
-// all ranks and sum them; at the end, the groups that have multiplied do so, too.
+// Sums tiles that all ranks have given (stored and announced). Warps that neither load nor multiply
+// read the tiles from all ranks and sum them; at the end, each math group sums its last tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -12,7 +12,7 @@
 namespace tilelace::cuda {
 
 /// Number of a CTA's part of a tile. It depends only on the part's position, so it is equal on all
-/// ranks, whatever their order of tiles. count_at(): a count's offset in symmetric memory.
+/// ranks, whatever the order of tiles. count_at(): offset of a count in symmetric memory.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -22,14 +22,14 @@ TILELACE_DEVICE std::size_t count_at(const Params& p, int count) {
   return p.counts + std::size_t{sizeof(comm::Flag)} * static_cast<unsigned>(count);
 }
 
-/// Threads that sum together: whole warps with a named barrier of their own. SumWarps are the last
+/// Threads that sum together: whole warps, with a named barrier of their own. SumWarps are the last
 /// three warps of the loading warpgroup.
 struct SumWarps {
   static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
-  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath uses the lower numbers
+  static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath uses lower numbers
 };
-/// A group that has multiplied, with its own barrier.
+/// A group that has multiplied; its barrier is the group's own.
 template <int kGroupBarrier>
 struct SumGroup {
   static constexpr int kThreads = 128;
@@ -39,7 +39,7 @@ struct SumGroup {
   }
 };
 
-/// Verbs that sum, with kLoads loads in flight per thread. After a failed wait they do
+/// The verbs that sum. Each thread has kLoads loads in flight. After a failed wait these verbs do
 /// nothing.
 template <class Body, class Params, SumsBy kBy, class Crew, int kLoads>
 class PieceSums {
@@ -101,9 +101,9 @@ class PieceSums {
   }
 
  private:
-  /// This CTA's number in the cluster. Recomputed, since a kept value would take a register.
+  /// This CTA's number in the cluster. Recomputed on each call: a kept value would take a register.
   static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
-  /// This CTA's part of a tile, of which `rows` rows and `units` pieces per row exist.
+  /// This CTA's part of a tile: it begins at (row, col), and `rows` rows of `units` pieces exist.
   struct Part {
     int row, rows, col, units;
   };
@@ -116,7 +116,7 @@ class PieceSums {
   [[nodiscard]] TILELACE_DEVICE static bool has(const Part& part, int piece) {
     return piece < part.rows * kUnits && piece % kUnits < part.units;
   }
-  /// Offset of a piece in [m, n], in bytes; pieces are counted in 32 bits.
+  /// Byte offset of a piece in [m, n]; the number of a piece fits 32 bits.
   [[nodiscard]] TILELACE_DEVICE std::size_t at(const Part& part, int piece) const {
     const auto row = static_cast<std::uint32_t>(part.row + piece / kUnits);
     return std::size_t{16} * (row * static_cast<std::uint32_t>(p_.n / 8) +
@@ -126,7 +126,7 @@ class PieceSums {
     return part_of<Body>(p_, p_.work.order.cell(tile), cta());
   }
 
-  /// Sums several pieces at once, each of kTerms terms.
+  /// Sums several pieces at once, of kTerms terms each.
   template <int kTerms>
   TILELACE_DEVICE void sum_at_once(const Part& part, schedule::PieceRange mine) const {
     constexpr int kAtOnce = kLoads / kTerms;
@@ -138,7 +138,7 @@ class PieceSums {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece))
 #pragma unroll
           for (int r = 0; r < kTerms; ++r) v[u][r] = load(part, piece, r);
-#pragma unroll 1  // one copy of the code; terms are rotated through it
+#pragma unroll 1  // one copy of the code; terms are moved to its registers
       for (int u = 0; u < kAtOnce; ++u) {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece)) {
           float f[8] = {};
@@ -153,7 +153,7 @@ class PieceSums {
       }
     }
   }
-  /// Sums one piece after the other, loading the terms of several ranks at once.
+  /// Sums one piece after another, loading the terms of up to four ranks at once.
   TILELACE_DEVICE void sum_in_turn(const Part& part, schedule::PieceRange mine) const {
     for (int i = mine.begin + Crew::thread(); i < mine.end; i += Crew::kThreads) {
       if (!has(part, i)) continue;
@@ -184,8 +184,8 @@ class PieceSums {
       By::template store<Element>(p_.results, p_.call.ranks, p_.results_at + offset, v);
   }
 
-  /// One thread waits until every rank has added one for this use of the count; the barrier then
-  /// makes what it saw visible to the others. `uses` is volatile: another SM may have written it.
+  /// One thread waits until every rank has added one for this use of the count; a barrier then
+  /// shows all other threads what it saw. `uses` is volatile, since another SM may have written it.
   TILELACE_DEVICE void await(Role role, int tile, int count) {
     if (!good_) return;
     bool here = true;
@@ -209,7 +209,7 @@ class PieceSums {
     good_ = ptx::sync_threads_all(Crew::barrier(), Crew::kThreads, here);
   }
 
-  /// Applies residual, bias and activation to eight sums, in fp32.
+  /// Applies residual, bias and activation to eight sums, in fp32. `at`: byte offset in [m, n].
   TILELACE_DEVICE void complete(float (&f)[8], std::size_t at, int col) const {
     if (p_.residual != nullptr)
       add_elements<Element>(
@@ -226,7 +226,7 @@ class PieceSums {
   bool good_ = false;
 };
 
-/// Verbs of run_sums_math, carried out by `math` (a GemmMath).
+/// The verbs of schedule::run_sums_math. `math` (a GemmMath) carries them out.
 template <class Body, class Params, SumsBy kBy, class Math>
 class GiveTiles {
  public:
@@ -238,8 +238,8 @@ class GiveTiles {
   TILELACE_DEVICE void give(schedule::GemmCell cell) { math_.store(cell); }
   TILELACE_DEVICE void admit() { admitted_ = may_store(shared_, 0); }
   /// The thread that stored waits until its stores have arrived; then the warp adds one to the
-  /// count at every rank. The whole warp takes part, since a divergent branch here would make ptxas
-  /// reconverge it in every step of the main loop.
+  /// count at every rank. The whole warp takes part: a divergent branch here would make ptxas
+  /// reconverge the warp in every step of the main loop.
   TILELACE_DEVICE void tell_given(int tile) {
     const int thread = static_cast<int>(threadIdx.x) & 127;
     if (__shfl_sync(~0U, thread / 32, 0) != 0 || !admitted_) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which tokens of a tile its CTAs load. A copy that reaches beyond the matrix fills the rest with
 // zeros, which takes longer than loading real rows (docs/decisions/0020). So the last tile loads
-// little more than the real rows. The rest keeps old data; results of these rows are not stored.
+// little more than the real rows. Its other rows keep old data, and their results are not stored.
 #pragma once
 #include "core/host_device.h"
 
@@ -10,26 +10,26 @@ namespace tilelace::cuda {
 /// Slices of a tile's tokens, one per CTA that shares the tile, each a multiple of eight tokens. If
 /// the slices exceed the tile, the last one begins earlier and overlaps the previous slice.
 struct TokenSlices {
-  int tokens;  ///< tokens of the tile
-  int slice;   ///< tokens of one CTA's slice
+  int tokens;  ///< number of tokens of the tile
+  int slice;   ///< number of tokens of a slice
   int count;
 
   [[nodiscard]] TILELACE_HD constexpr int begin(int i) const {
     return i * slice < tokens - slice ? i * slice : tokens - slice;
   }
-  /// Tokens of a slice to load if `left` tokens exist from its first one on: a multiple of eight,
-  /// as in the layout of shared memory.
+  /// How many tokens of a slice to load if `left` tokens exist from its first one on: a multiple of
+  /// eight, as in the layout of shared memory.
   [[nodiscard]] TILELACE_HD constexpr int loaded(int left) const {
     const int eights = (left + 7) / 8 * 8;
     return left <= 0 ? 0 : eights < slice ? eights : slice;
   }
-  /// How many fewer tokens a tile's CTAs together load if only `left` tokens exist.
+  /// How many tokens fewer a tile's CTAs load, all together, if only `left` of its tokens exist.
   [[nodiscard]] TILELACE_HD constexpr int missing(int left) const {
     int n = 0;
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// Tokens loaded of the partial slice that a matrix of `all` tokens may have; 0: it has none.
+  /// How many tokens to load for the partial slice of a matrix of `all` tokens; 0: it has none.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard, in order of
 // arrival, or over all rows as one matrix. The loading warp waits for the flags of the rows that it
-// loads, another warp waits for the peers' headers, and two warps may send this rank's rows: in all
-// CTAs, or in those at the front of the grid (PushOrder::senders), which multiply nothing.
+// loads, and another warp waits for the peers' headers. Two warps may send this rank's rows, either
+// in all CTAs or in CTAs at the front of the grid that multiply nothing (PushOrder::senders).
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -17,20 +17,20 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are read from this rank's slot, except that a walk by shard reads own tokens from the
-/// input (`own`). `tail`: for each section, a tensor map of its last slice of tokens if partial.
+/// Tokens are read from this rank's slot; a walk by shard reads own ones from the input (`own`). A
+/// section is a shard, or a weight if there are several. `tail`: per section, its partial slice.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
-  CUtensorMap out[schedule::kMaxSections];  ///< one per section: clips stores at the section's end
+  CUtensorMap out[schedule::kMaxSections];  ///< one per section: drops stores beyond its end
   CUtensorMap out_remainder[schedule::kMaxSections];
   CUtensorMap tail[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
-  bool rows_here;            ///< the previous kernel waited for all rows, or was stopped
+  bool rows_here;            ///< an earlier kernel waited for all rows (or was stopped)
   schedule::PushOrder push;  ///< what this kernel sends; empty: it sends nothing
-  const std::byte* input;    ///< own rows
-  std::size_t staged;        ///< offset of the slot's rows, [m, k]
+  const std::byte* input;    ///< own rows, at the caller
+  std::size_t staged;        ///< offset of the slot's rows, which are [m, k]
   std::int64_t row_bytes;
 };
 struct AgGemmGatedParams : AgGemmParams {
@@ -48,7 +48,7 @@ struct Gathering : PlainHooks<B> {
   static constexpr int kLoadRegisters = B::Shape::kWaitingRegisters;
   static constexpr bool kSends = plan::can_push(B::Tile::blocks, B::Tile::width);
 
-  /// Whether this CTA has tiles: clusters behind the last worker only send.
+  /// Whether this CTA has tiles. In a kernel that sends, CTAs behind the last worker have none.
   static TILELACE_DEVICE bool multiplies(const Params& p, const Place& place) {
     return !kSends || place.worker < p.work.workers;
   }
@@ -61,7 +61,7 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// Transposes `cell` for a walk by shard with tokens across, where cell.row counts tile columns.
+  /// With tokens as tile columns (kAcross), swaps row and column of `cell` in a walk by shard.
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)
@@ -80,13 +80,13 @@ struct Gathering : PlainHooks<B> {
     TILELACE_DEVICE void begin() { waits.begin(); }
     template <class Loader>
     TILELACE_DEVICE void end(Loader& loader) {
-      if (!loader.started()) loader.start();  // also without tiles: other warps wait for this
+      if (!loader.started()) loader.start();  // even without tiles, since other warps wait for this
     }
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
       return sections.expected_bytes(cell, first);
     }
     /// Waits for the section's rows from `first` on. If they never come, the tile loads whatever
-    /// the slot holds, and nothing is stored from this tile on.
+    /// the slot holds, but neither its results nor those of later tiles are stored.
     TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first, int tile) {
       const schedule::GatherOrder& order = p.work.order;
       const int begin = order.begin(cell.section) + first;
@@ -129,7 +129,7 @@ struct Gathering : PlainHooks<B> {
       else if (kSends && p.push.senders == 0)
         push_rows(p);
       else
-        // stays: the barrier counts these threads
+        // stays: the barrier counts on these threads
         ptx::arrive_threads(kNumberBarrier, kNumberThreads);
     }
     if constexpr (kTraced)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM alone on one device: a policy with every hook in its simplest form.
+// A GEMM without communication: the policy (docs/kernels.md) with every hook in its simplest form.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "schedule/gemm.h"
@@ -10,10 +10,10 @@
 namespace tilelace::cuda {
 
 struct GemmParams : GemmOperands {
-  CUtensorMap out;            ///< 64 columns x 64 rows per store
-  CUtensorMap out_remainder;  ///< the columns that remain
+  CUtensorMap out;            ///< a store writes 64 columns x 64 rows
+  CUtensorMap out_remainder;  ///< for the columns of a tile beyond a multiple of 64
   schedule::GemmWork work;
-  CUtensorMap tail;  ///< map of the last slice of tokens, if partial
+  CUtensorMap tail;  ///< map of the last slice of tokens, if it is partial
   int tokens;        ///< number of tokens
 };
 struct GemmGatedParams : GemmParams {

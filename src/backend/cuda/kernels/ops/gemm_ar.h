@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar: as gemm_rs, but the owner of a tile stores the sum at every rank and tells every peer.
-// If results are staged, the math groups finally copy the peers' tiles from the slot to the caller.
+// gemm_ar: like gemm_rs, but a tile's owner stores the sum at all ranks and tells every peer. If
+// sums go to slots first, the math groups at the end copy peers' tiles from the slot to the caller.
 #pragma once
 #include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/kernels/partials.h"
@@ -13,14 +13,14 @@
 namespace tilelace::cuda {
 
 struct GemmArParams : PartialParams {
-  CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: own rows at rank (rank + i) % ranks
+  CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: this rank's rows, at rank (rank + i) % ranks
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
-  CUtensorMap tail[1];  ///< if owners have columns: map of the last slice of tokens, if partial
+  CUtensorMap tail[1];  ///< if ranks own columns: map of the last slice of tokens, if partial
   schedule::GemmWorkOf<schedule::ShareOrder> work;
-  SharedResults shared;      ///< tiles that peers finish; flags have equal offsets on all ranks
-  std::uint32_t share_pace;  ///< pause between chunks of a shared tile, in 1/16384 of a tile's MMAs
+  SharedResults shared;      ///< tiles that peers finish; flags have the same offsets on all ranks
+  std::uint32_t share_pace;  ///< pause between chunks stored, in 1/16384 of a tile's MMA time
   std::uint32_t delay;       ///< cycles by which partials of the second half of columns are delayed
-  bool direct;  ///< ranks store into the callers' tensors; else into slots, then copied
+  bool direct;  ///< ranks store into the callers' tensors; else into slots, to be copied
 };
 
 #ifdef __CUDACC__
@@ -37,14 +37,14 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     ptx::prefetch_map(p.out);
     if (Columns::kWidth % 64 != 0) ptx::prefetch_map(p.out_remainder);
   }
-  /// If owners have columns, a section begins at its owner's first column.
+  /// This CTA's tile. If ranks own columns, a section's cells count from its owner's first column.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at{cell.row, cell.col + p.work.order.first_col(cell.section),
                                 cell.section};
     return PlainHooks<B>::tile_of(place, at, place.row);
   }
-  /// Converts a row of the cell's section to its number among all own rows.
+  /// Converts a row within the cell's section to a row among all rows of this rank.
   static TILELACE_DEVICE int own_row(const P& p, schedule::GemmCell cell, int row) {
     return row + p.work.order.begin(cell.section) - p.work.order.own_begin;
   }
@@ -62,12 +62,12 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
     TILELACE_DEVICE void end(Loader& loader) {
       loader.note(TraceKind::wait_tile);
       if (this->p.direct) await_shared(this->p, admitted_number(this->shared));
-      __syncwarp();  // stays: only makes the lanes go on together
+      __syncwarp();  // stays: no data depends on it; the lanes go on together
       loader.note(TraceKind::tiles_here);
     }
   };
 
-  /// Stores a tile at all ranks, with pauses between its chunks.
+  /// Stores a tile at all ranks, with pauses between the tile's chunks.
   struct ResultsOfAll {
     const P& p;
     const PeerSums<B, P>& sums;
@@ -83,7 +83,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
 
   struct Finish : Hooks::Finish {
     using Hooks::Finish::Finish;
-    int pending = -1;  ///< flag number of a finished tile that peers do not know yet; -1: none
+    int pending = -1;  ///< flag number of a stored tile that peers were not told of yet; -1: none
 
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs: tiles of peers' rows are sent to their owners as partials, directly from registers.
-// Tiles of own rows come last: the peers' terms are added, and the sums are stored.
+// gemm_rs: partials of tiles of peers' rows are sent from registers directly to the peers. Tiles of
+// this rank's rows come last: the peers' partials (terms) are added, and the sums are stored.
 #pragma once
 #include "backend/cuda/kernels/partials.h"
 #include "schedule/reduce_order.h"
@@ -10,10 +10,10 @@
 
 namespace tilelace::cuda {
 
-/// `tail`: for each section, a tensor map of its last slice of tokens if that slice is partial.
+/// A section is a shard. `tail`: for each section, a map of its last slice of tokens, if partial.
 template <class Order>
 struct GemmRsParamsOf : PartialParams {
-  CUtensorMap out;  ///< own rows
+  CUtensorMap out;  ///< this rank's rows
   CUtensorMap out_remainder;
   CUtensorMap tail[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<Order> work;
@@ -38,8 +38,8 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;
 
-  /// With tokens across, the order's rows are the tiles' columns, so the tile is at the transposed
-  /// cell. `cell` itself stays as it is, since partials are numbered by it.
+  /// If tokens are the tile's columns (kAcross), the order's rows are columns of tiles, so the tile
+  /// lies at the transposed cell. `cell` itself stays as it is, since partials are numbered by it.
   static TILELACE_DEVICE CtaTile enter(const P& /*p*/, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at =
@@ -75,8 +75,8 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
   };
 };
 
-/// For shards of few rows, in pairs: the two CTAs of a cluster compute tiles of two shards, so that
-/// they share the weight's columns.
+/// For shards of few rows, taken in pairs: the two CTAs of a cluster compute tiles of the two
+/// shards and share the loads of the weight.
 template <class B>
 struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using P = GemmRsPairParams;
@@ -84,7 +84,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using Shape = typename B::Shape;
   static_assert(Tile::cluster_rows == 2 && Tile::cluster_cols == 1 && !Tile::swapped);
 
-  /// Moves `cell` to this CTA's shard of the pair, and returns this CTA's tile there.
+  /// Moves `cell` to this CTA's shard of the pair. Returns this CTA's tile in that shard.
   static TILELACE_DEVICE CtaTile enter(const P& p, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const int cta_row = p.work.order.enter(cell, place.row);
@@ -118,7 +118,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
       }
       this->sums.add(math);
       const int row = at.row * Shape::kRows + math.first_row();
-      if (row >= p.own_rows) return;  // without own rows `out` is no valid map
+      if (row >= p.own_rows) return;  // if this rank has no rows, `out` is no valid map
       this->store_sum(math, cell.section, OneResult{&p.out, &p.out_remainder}, row,
                       at.col * ReducingHooks<B, P>::Columns::kWidth);
     }
