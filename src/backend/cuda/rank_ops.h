@@ -43,11 +43,11 @@ struct RankOps {
   void enqueue(const OpCall& c, const plan::HandedPartialsWay& way) { handed_.run(c, way); }
 
   AgGemmCalls gather_;
-  GemmRsCalls scatter_;    ///< fused
-  GemmArCalls share_;      ///< fused
-  KeptPartials kept_;      ///< fused; ranks keep their partials
-  UnfusedSums behind_;     ///< sums after the GEMM
-  HandedPartials handed_;  ///< partials go to owners by other libraries' methods
+  GemmRsCalls scatter_;    ///< fused gemm_rs
+  GemmArCalls share_;      ///< fused gemm_ar
+  KeptPartials kept_;      ///< fused gemm_ar whose ranks keep their partials
+  UnfusedSums behind_;     ///< sums as separate kernels, after the GEMM
+  HandedPartials handed_;  ///< gemm_rs by other libraries' methods
 };
 
 }  // namespace tilelace::cuda

@@ -13,10 +13,10 @@
 
 namespace tilelace::cuda {
 
-/// What a wait between copies needs.
+/// What copies need to wait for flags.
 struct CopyWaits {
   WaitContext context;
-  comm::Flag* granted = nullptr;  ///< a word in device memory (await_flag.h)
+  comm::Flag* granted = nullptr;  ///< a word in device memory, see await_flag.h
 };
 
 /// The stream of a rank's copies. A call enqueues, in this order:
@@ -24,14 +24,14 @@ struct CopyWaits {
 ///   2. fork(stream)
 ///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
 ///   4. the kernel that waits for rows, on the call's stream: after the sends, so that with few
-///      hardware queues it cannot block what the peers wait for
-///   5. join(stream)              the epoch word may change again
+///      hardware queues it cannot block sends that the peers wait for
+///   5. join(stream)              after this, the epoch word may change again
 /// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c must use
 /// slot c mod 2: the caller ensures that (CallSlots). A flag is raised by a copy that follows the
 /// copy of its data on the same stream. CUDA does not promise that polling kernels see two copies
 /// of a stream in order; gpu_litmus checks that they do. A wait is a kernel of one warp, which
-/// begins when the copies before it are done. By then the kernel of step 4 may be resident, so
-/// that kernel must leave an SM free, or room on one. Calls come from one thread at a
+/// begins when the copies before it are done. By then the kernel of step 4 may run already, so that
+/// kernel must leave an SM free, or room for a warp on one. Calls come from one thread at a
 /// time.
 class CopyEngine {
  public:
@@ -52,9 +52,9 @@ class CopyEngine {
   /// From now on, signals send this word's value, and waits wait for it.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
   /// Makes later copies run after this rank's flag has reached the call's epoch. If the wait fails,
-  /// they still run, but later signals raise no flag.
+  /// the copies still run, but later signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Raises the flag to the call's epoch after all copies so far; its waiters see these copies.
+  /// Raises the flag to the call's epoch after all copies so far. Whoever sees the flag sees them.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -77,12 +77,12 @@ struct GatherPlace {
   const std::byte* input = nullptr;
   std::int64_t input_pitch = 0;
   std::int64_t row_bytes = 0;
-  const CopyWaits* waits = nullptr;  ///< null: schedules whose copies wait are refused
+  const CopyWaits* waits = nullptr;  ///< null: copies must not wait for flags
 };
 
-/// Throws a usage error if copy engines cannot run this schedule's copy role: workers send (store),
-/// or the role delivers the gathered operand (a later kernel must), or its copies wait for flags
-/// (pull, or a route other than mesh) while `may_wait` is false.
+/// Throws a usage error if copy engines cannot run this schedule's copy role: if workers send
+/// (store), if the role itself copies gathered rows to the caller, or if copies wait for flags
+/// (pull, or a route other than mesh) and `may_wait` is false.
 void require_copies(const schedule::AgGemm& s, bool may_wait);
 
 /// Verbs of run_copy for schedules that require_copies accepts.
@@ -95,9 +95,9 @@ class GatherCopyVerbs {
 
   /// Does nothing: the call's first kernel sends the headers.
   void signal_header(int /*peer*/) {}
-  /// Does nothing: copies write no results, and the kernel's compute roles admit.
+  /// Does nothing: copies write no results, and a kernel of the call waits for the admission.
   void admit() {}
-  /// Sends own rows from the input, other rows from the own slot.
+  /// Sends own rows from the input, and rows of other ranks from this rank's slot.
   void push(const schedule::GatherTransfer& t);
   void stage(const schedule::GatherTransfer& t);
   void pull(const schedule::GatherTransfer& t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the link to each peer of a GPU rank, when ranks first prepare.
+// Chooses a GPU rank's link to each peer, when ranks first prepare.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,12 +10,12 @@
 namespace tilelace::cuda {
 
 /// The links to all ranks, by rank; null for this rank. Collective, bounded. Errors, on every rank:
-/// usage (two ranks share a device), system (a pair has no link that raises flags), peer,
+/// usage (two ranks share a device), system (two ranks have no link that raises flags), peer,
 /// timeout.
 std::vector<const comm::LinkRow*> join_devices(comm::Group&, int device, const std::string& uuid,
                                                double timeout_s);
 
-/// Throws unless calls can run over these two ranks' link.
+/// Throws unless calls can run over the link between ranks `low` and `high`. Error: system.
 void require_signals(const comm::LinkRow&, int low, int high);
 
 }  // namespace tilelace::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transport `nccl` of ag_gemm: NCCL sends and receives rows, for devices without fast access to
-// each other's memory. NCCL has no timeouts, so a thread aborts its kernels when our waits fail.
+// each other's memory. NCCL has no timeouts, so a thread aborts NCCL's kernels if our waits fail.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,7 +11,7 @@
 
 namespace tilelace::cuda {
 
-/// One rank's part. Calls come from one thread.
+/// One rank's part of the exchanges. Calls come from one thread.
 class NcclRows {
  public:
   /// Makes a communicator of at most `most_ctas` CTAs and connects to every peer. Collective and

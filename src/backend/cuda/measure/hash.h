@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hashes positions to numbers, for inputs that every device can compute alone.
+// Hashes positions to numbers, for inputs that each device can compute without the others.
 #pragma once
 #include <cstdint>
 

@@ -15,7 +15,7 @@ namespace tilelace::cuda::measure {
 /// How the timed rounds follow each other.
 enum class Timing : std::uint8_t {
   queue,  ///< in one CUDA graph, without anything in between
-  calls,  ///< as queue, with a barrier of all ranks before each, as in real calls
+  calls,  ///< like queue, with a barrier of all ranks before each round, as in real calls
   host    ///< one at a time, by the host's clock, launch and synchronisation included
 };
 
@@ -26,7 +26,7 @@ struct Way {
   Timing timing;
   int ctas;  ///< number of CTAs; 0: copy engine
   std::size_t mib;
-  double bar = 0;  ///< GB/s that it must reach; 0: any
+  double bar = 0;  ///< GB/s that this way must reach; 0: no minimum
 };
 
 struct Measured {
@@ -45,7 +45,7 @@ class LinkBench {
 
   /// Collective; every rank gets the same result.
   Measured run(const Way& way);
-  /// Microseconds that a flag takes to the neighbour and back.
+  /// Microseconds that a flag takes to the other rank of a pair (2i and 2i + 1) and back.
   double round_trip_us();
   /// Microseconds of a copy of four bytes to a peer, in a sequence of copies.
   double flag_copy_us();
@@ -60,7 +60,7 @@ class LinkBench {
   Rank& rank_;
   WaitControl control_;
   std::shared_ptr<comm::DeviceMemory> memory_;
-  std::byte* own_ = nullptr;  // the barrier's epoch, then counts of wrong words
+  std::byte* own_ = nullptr;  // this rank's memory: the barrier's epoch, then counts of wrong words
   Links links_;
   Meeting meeting_;
   cudaEvent_t begin_ = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An all-gather in each of the ways to move bytes: every rank sends its source to every peer, or
-// reads every peer's source, in rotated order. All ranks do so at once. For nvcc and the host.
+// An all-gather, for each way to move bytes: every rank sends its source to every peer, or reads
+// every peer's source, in rotated order. All ranks do so at once. For nvcc and the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,7 +18,7 @@ struct Links {
   std::byte* base = nullptr;  ///< symmetric memory, rank r's part at base + r * stride
   std::size_t stride = 0;
   std::size_t source = 0;  ///< offset of the data that a rank sends
-  std::size_t slots = 0;   ///< offset of received data, slot_bytes from each rank
+  std::size_t slots = 0;   ///< offset of received data: slot_bytes per source rank
   std::size_t slot_bytes = 0;
   std::size_t bytes = 0;  ///< bytes per peer
   std::int32_t rank = 0;
@@ -26,11 +26,11 @@ struct Links {
   bool pull = false;
 };
 
-/// The flags of barriers and round trips, at the start of every rank's memory.
+/// What barriers and round trips need. Their flags are at the start of every rank's memory.
 struct Meeting {
   std::byte* base = nullptr;
   std::size_t stride = 0;
-  comm::Flag* epoch = nullptr;  ///< own memory
+  comm::Flag* epoch = nullptr;  ///< in this rank's memory
   cuda::WaitContext wait;
   std::int32_t rank = 0;
   std::int32_t ranks = 0;
@@ -45,7 +45,7 @@ cudaError_t prepare_links();
 cudaError_t enqueue_move(Mover mover, const Links& l, int ctas, cudaStream_t stream);
 /// Enqueues a barrier of all ranks' streams.
 cudaError_t enqueue_barrier(const Meeting& m, cudaStream_t stream);
-/// Makes ranks 2i and 2i + 1 pass a flag back and forth.
+/// Makes ranks 2i and 2i + 1 pass a flag back and forth `count` times, with values after `first`.
 cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint32_t count,
                                 cudaStream_t stream);
 /// Writes this rank's pattern into the source.

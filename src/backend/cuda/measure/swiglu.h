@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activation of an MLP as a separate kernel, as unfused MLPs have it between their
+// The activation of an MLP as a separate kernel, which unfused MLPs run between their two
 // GEMMs.
 #pragma once
 #include <cuda_runtime_api.h>

@@ -11,7 +11,7 @@
 
 namespace tilelace::cuda::measure {
 
-/// Copies of a tensor that are used in turn. Together they are larger than L2.
+/// Memory for copies of a tensor, which take turns. Together they are larger than L2, if they fit.
 class Pool {
  public:
   explicit Pool(std::size_t bytes);
@@ -53,13 +53,13 @@ class Timer {
   Timer& operator=(const Timer&) = delete;
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
 
-  /// Makes the variant's graph: about 1 ms of calls at `guess_us` each, but 4 to 32 of them.
+  /// Makes the variant's graph, of about 1 ms of calls that take `guess_us` each; 4 to 32 calls.
   void capture(Variant& v, double guess_us) const;
-  /// Time of a call, after a warm-up of the same variant.
+  /// Time of a call: averages about `sample_ms` of replays, after a warm-up of about `load_ms`.
   [[nodiscard]] double time_us(const Variant& v, double load_ms, double sample_ms) const;
-  /// Times every variant once in order and once in reverse, since clocks drift; then sorts.
+  /// Captures and times all variants, in order and in reverse, since clocks drift; then sorts them.
   void first_look(std::vector<Variant>& all, double guess_us) const;
-  /// Takes `rounds` samples of each variant, shuffled in every round.
+  /// Takes `rounds` samples of each variant; each round goes through the variants in random order.
   void sample(std::vector<Variant>& all, int rounds, double sample_ms);
   /// Drops all variants but the first `count`, with their graphs.
   static void keep(std::vector<Variant>& all, std::size_t count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parameters of the grouped product's kernels.
+// Parameters of the kernels of the grouped product: a GEMM per expert, all in one kernel.
 #pragma once
 #include <cuda.h>
 
@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Boxes of 8, 16, .. 128 rows: at most one of each covers any multiple of 8 up to 248.
+/// Boxes of 8, 16, 32, 64 and 128 rows: at most one of each covers any multiple of 8 up to 248.
 constexpr int kRowBoxes = 5;
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
@@ -18,19 +18,19 @@ constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
 /// How gate and up are combined, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
 struct GateForm {
   float alpha;
-  float limit;  ///< gate is at most this, up in -limit..limit
+  float limit;  ///< clamps: gate <= limit, -limit <= up <= limit
   float plus;
 };
 
 struct GroupedParams {
-  CUtensorMap rows[kRowBoxes];  ///< x
-  CUtensorMap weight;           ///< weights of all experts; gated: only the gates
+  CUtensorMap rows[kRowBoxes];  ///< maps of x, one per box
+  CUtensorMap weight;           ///< weights of all experts; if gated, only the gates
   CUtensorMap up;
   schedule::GroupedTiles tiles;
   const std::int32_t* begins;   ///< [experts + 1]: first row of each expert
-  const std::int32_t* sources;  ///< row r has scale[sources[r]]; null: scale[r]
-  const float* scale;           ///< or null
-  const void* bias;             ///< or null
+  const std::int32_t* sources;  ///< row r is scaled by scale[sources[r]]; null: by scale[r]
+  const float* scale;           ///< or null: rows are not scaled
+  const void* bias;             ///< or null: no bias
   void* out;
   int experts;
   int n;             ///< columns of the result

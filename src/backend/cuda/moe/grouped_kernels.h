@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled kernels of the grouped product.
+// The compiled kernels of the grouped product (moe_gpu.h).
 #pragma once
 #include "backend/cuda/moe/grouped.h"
 #include "backend/cuda/moe/moe_gpu.h"
@@ -7,7 +7,7 @@
 namespace tilelace::cuda {
 
 struct GroupedEntry {
-  const void* kernel = nullptr;  ///< takes GroupedParams; null: no kernel for the type
+  const void* kernel = nullptr;  ///< takes GroupedParams; null: none for this type
   int shared_bytes = 0;
 };
 GroupedEntry grouped_entry(DType, bool gated, GroupedTiling);

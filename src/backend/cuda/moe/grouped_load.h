@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two warps of the grouped product that do not multiply: one fills the ring, the other lists
-// tiles for the groups that multiply.
+// Two warps of the grouped product: one fills the ring, the other lists tiles for the groups that
+// multiply.
 #pragma once
 #include "backend/cuda/moe/grouped_shared.h"
 
@@ -31,9 +31,9 @@ class GroupedLoad {
 
   TILELACE_DEVICE void load(const GroupedTile& tile) {
     const int column = (tile.cell.column * K::kCluster + rank_) * K::kColumns;
-    const bool there = column < p_.n;  // if not, only the other CTA has columns
+    const bool there = column < p_.n;  // if not, only the cluster's other CTA has columns
     const int weight = tile.expert * p_.weight_rows + column;
-    // Each CTA of the cluster loads a part of the rows, for all its CTAs.
+    // Each CTA of the cluster loads a part of the rows, for all CTAs of the cluster.
     const int eights = tile.cell.width / 8;
     const int first = eights * rank_ / K::kCluster;
     const int mine = eights * (rank_ + 1) / K::kCluster - first;
@@ -75,7 +75,7 @@ class GroupedLoad {
     }
   }
 
-  static constexpr int kAtomBytes = 1024;  ///< eight rows
+  static constexpr int kAtomBytes = 1024;  ///< eight rows of 128 bytes
   const GroupedParams& p_;
   Shared& shared_;
   TileFinder finder_;
@@ -83,7 +83,7 @@ class GroupedLoad {
   typename K::Ring ring_;
 };
 
-/// Lists tiles ahead of the groups that multiply them: places, biases, scales.
+/// Lists tiles ahead of the groups that multiply: the tiles' places, biases and scales.
 template <class K>
 class GroupedList {
   using Shared = typename K::Shared;
@@ -141,7 +141,7 @@ class GroupedList {
 #pragma unroll
     for (int j = 0; j < K::kMost / 32; ++j) slot.scale[lane_ + 32 * j] = 1;
   }
-  /// Lists the scales of a tile's rows. All loads of the same kind are in flight together.
+  /// Lists the scales of a tile's rows. All loads from one array are in flight together.
   TILELACE_DEVICE void list_scales(Slot& slot, const GroupedTile& tile) const {
     int from[K::kMost / 32];
 #pragma unroll

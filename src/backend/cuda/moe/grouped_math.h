@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroups of the grouped product that multiply. A tile's rows are rows of the weight, 128 a
-// group; its columns are rows of x. Groups take turns (multiplying, storing) or halve a tile.
+// The warpgroups of the grouped product that multiply. A tile's rows are rows of the weight, 128
+// per group; its columns are rows of x. Two groups take turns (multiply, store) or halve each tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -17,7 +17,7 @@ class GroupedMath {
   using Element = typename K::Element;
   static constexpr int kBlocks = 2;           ///< blocks of 64 rows of the weight
   static constexpr int kHalf = K::kMost / 2;  ///< accumulators of a block
-  static constexpr int kTogether = 64;        ///< rows that are staged at once
+  static constexpr int kTogether = 64;        ///< rows of the result staged at once
 
  public:
   TILELACE_DEVICE GroupedMath(const GroupedParams& p, Shared& shared, int group)
@@ -32,12 +32,12 @@ class GroupedMath {
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
       const int width = shared_.slots[at].width;
       if (width == 0) return;
-      // Turns are necessary: a wait for a parity more than a round ahead would return too early.
-      // stays: turns order no data, they keep parities apart
+      // Groups must take turns: a wait for a parity more than a ring round ahead returns too early.
+      // stays: no test notices its loss, since turns order no data; they only keep parities apart
       if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
-      if (K::kTurns) ring_.skip(p_.steps);  // past the other group's tile
-      // Decided once, since a branch for each value would separate instructions.
+      if (K::kTurns) ring_.skip(p_.steps);  // past the stages of the other group's tile
+      // One branch per tile, since a branch for each value would separate instructions.
       if (p_.bias == nullptr && p_.activation == Activation::none)
         store<true>(shared_.slots[at]);
       else
@@ -48,7 +48,7 @@ class GroupedMath {
   }
 
  private:
-  /// Has a loop for each width, since the width is part of the wgmma instruction.
+  /// Has a loop for each width, since the width is part of the wgmma instruction's name.
   template <int kWidth>
   TILELACE_DEVICE void multiply_by(int width) {
     if (width == kWidth) {
@@ -80,8 +80,8 @@ class GroupedMath {
     release(ring_.before());
   }
 
-  /// `between`: work to do once the previous stage's MMAs have ended. By then half of this stage's
-  /// MMAs are in flight, or all if a stage has few, so the tensor cores never idle.
+  /// Multiplies a stage. Calls between() once the previous stage's MMAs have ended. By then half of
+  /// this stage's MMAs are issued, or all if a stage has few, so the tensor cores never idle.
   template <int kWidth, class Between>
   TILELACE_DEVICE void multiply_stage(bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -135,12 +135,12 @@ class GroupedMath {
   /// What a thread knows about the tile that it stores.
   struct Place {
     const Slot& slot;
-    int rows, width;     ///< copies of the slot's
-    int column;          ///< of the thread's 16 bytes in block 0
-    std::int64_t first;  ///< the thread's first element, as an index in the result
+    int rows, width;     ///< the same as the slot's
+    int column;          ///< result column where the thread's 16 bytes of block 0 begin
+    std::int64_t first;  ///< index in the result of the thread's first element
   };
 
-  /// `kSimple`: neither bias nor activation.
+  /// `kSimple`: there is neither bias nor activation.
   template <bool kSimple>
   TILELACE_DEVICE void store(const Slot& slot) {
     constexpr int kOut = K::kGated ? 1 : kBlocks;
@@ -153,18 +153,18 @@ class GroupedMath {
       for (int c = 0; c < K::kMost / kTogether; ++c) {
         if (kTogether * c >= place.width) break;
         const ptx::Shared chunk = K::at(shared_.staging[group_][c % K::kStaging]);
-        if (K::kStaging == 1 || c == 0) sync_group();  // else the previous barrier is enough
+        if (K::kStaging == 1 || c == 0) sync_group();  // otherwise an earlier barrier is enough
         stage<kSimple>(place, chunk, i, c);
         sync_group();
         copy_out(place, chunk, i, c);
       }
   }
 
-  /// Rounds 64 rows of 64 columns and writes them to shared memory. Rows that were not computed
-  /// are among them, and nobody reads those.
+  /// Rounds 64 rows of 64 columns and writes them to shared memory. Some of the rows may not have
+  /// been computed; nobody reads those.
   template <bool kSimple>
   TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
-    constexpr int kBatch = 4;  // groups of eight rows: as many as registers allow
+    constexpr int kBatch = 4;  // groups of eight rows; more take too many registers
 #pragma unroll
     for (int b = 0; b < kTogether / 8; b += kBatch) {
       std::uint32_t words[kBatch / 2][4];
@@ -204,7 +204,7 @@ class GroupedMath {
     const GateForm& g = p_.gate;
 #pragma unroll
     for (int e = 0; e < 8; ++e) {
-      const float x = f[e] > g.limit ? g.limit : f[e];  // NaN stays
+      const float x = f[e] > g.limit ? g.limit : f[e];  // NaN is not clamped
       float y = up[e];
       if (!kSimple && p_.bias != nullptr) y += bias[4 * (e & 2)];
       y = y > g.limit ? g.limit : y < -g.limit ? -g.limit : y;
@@ -212,9 +212,9 @@ class GroupedMath {
     }
   }
 
-  /// Copies staged results of existing rows to the caller: 16 bytes per thread, whole lines.
+  /// Copies staged results of existing rows to the caller: 16 bytes per thread, full lines.
   TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
-    constexpr int kApartRows = 16;  // distance between a thread's rows
+    constexpr int kApartRows = 16;  // distance between the rows of a thread
     if (place.column + 64 * i >= p_.n) return;
     const int row = thread_ / 8;
     Element* const to = static_cast<Element*>(p_.out) + place.first + 64 * i;
@@ -223,12 +223,12 @@ class GroupedMath {
     for (int u = 0; u < kTogether / kApartRows; ++u) {
       const int at = kTogether * c + kApartRows * u;
       const uint4 v = ptx::load_shared_16(from + kApartRows * u * 128);
-      // The compiler would split a plain store into four.
+      // The compiler would split a plain 16-byte store into four.
       if (at + row < place.rows) __stcg(reinterpret_cast<uint4*>(to + std::int64_t{at} * p_.n), v);
     }
   }
 
-  /// This warp's number in the group. Recomputed, since a kept value would take a register.
+  /// This warp's number in the group. Recomputed on each call: a kept value would take a register.
   [[nodiscard]] TILELACE_DEVICE static int warp() { return (ptx::thread_again() & 127) / 32; }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   TILELACE_DEVICE void sync_group() const { ptx::sync_threads(kGroupBarrier + group_, 128); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared memory of a CTA of the grouped product: a ring of operands, staged results, slots that
-// describe tiles, and where experts' tiles begin.
+// describe tiles, and the number at which each expert's tiles begin.
 #pragma once
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -9,9 +9,9 @@
 
 namespace tilelace::cuda {
 
-constexpr int kGroupedSlots = 4;  ///< tiles that are listed ahead
+constexpr int kGroupedSlots = 4;  ///< the most tiles listed ahead
 
-/// The kernel of one tile shape and element type. Gated: a gate and an up column make one result.
+/// The kernel of one tile shape and element type. Gated: a gate and an up column give one result.
 template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
@@ -30,12 +30,12 @@ struct GroupedKernel {
   static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
 
-  /// What the group that multiplies a tile must know about it.
+  /// What a group must know about a tile that it multiplies.
   struct Slot {
     int row;     ///< the tile's first row, among all experts' rows
-    int rows;    ///< rows that exist
+    int rows;    ///< rows of the tile that exist
     int width;   ///< rows that are computed; 0: no more tiles
-    int column;  ///< first column, in the result
+    int column;  ///< the tile's first column, in the result
     float bias[kWeightRows];
     float scale[kMost];
   };
@@ -45,7 +45,7 @@ struct GroupedKernel {
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
-    int before[kMostMoeExperts + 1];  ///< number of tiles of all earlier experts
+    int before[kMostMoeExperts + 1];  ///< [e]: number of tiles of all experts before e
   };
   static_assert(sizeof(Shared) <= 232448);
   using Ring = cuda::Ring<kStages>;
@@ -65,7 +65,7 @@ struct GroupedTile {
   schedule::GroupedCell cell;
 };
 
-/// Finds tiles by number, in increasing order, by a whole warp.
+/// Finds tiles by number, which must increase from call to call. All lanes of a warp call it.
 class TileFinder {
  public:
   TILELACE_DEVICE TileFinder(const GroupedParams& p, const int* before, int lane)
@@ -92,7 +92,7 @@ class TileFinder {
   int expert_ = 0;
 };
 
-/// Sets before[e], e = 0 .. experts, to the number of tiles of experts before e. By the whole CTA.
+/// Sets before[e], e = 0 .. experts, to the number of tiles of experts before e. For the whole CTA.
 TILELACE_DEVICE void count_tiles(const GroupedParams& p, int* before) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int e = thread; e < p.experts; e += kGroupedThreads)

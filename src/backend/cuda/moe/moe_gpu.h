@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts on one GPU: the map of a routing, rows by expert, their product with each
-// expert's own weight, and the sum over a token's slots. Local: no call waits for another rank, and
-// the host knows no counts. All calls are asynchronous, allocate nothing and may be captured; a
-// captured call works for every routing. Device pointers are aligned to 16 bytes.
+// A mixture of experts on one GPU: the map of a routing, rows in order of experts, their product
+// with each expert's own weight, and the sum over a token's slots. Local: no call waits for another
+// rank. The host knows no expert's number of rows. Calls are asynchronous, allocate nothing and may
+// be captured; a captured call works for every routing. Device pointers are aligned to 16 bytes.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -25,15 +25,15 @@ struct MakeMap {
   std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections are not written
 };
 /// Makes the map as fill_moe_map does, but leaves source_of of existing rows to permute_rows. An id
-/// that names no expert counts as -1; the map's `wrong` names the first one. Errors: usage (more
-/// experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
+/// that names no expert counts as -1; the map's `wrong` names the first such id. Errors: usage
+/// (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
-/// to[r] = from[source_of[r] / top_k] for the rows of the map; other rows are not written. Reads
-/// each token once. Also writes source_of of these rows.
+/// to[r] = from[source_of[r] / top_k] for the rows of the map; other rows of `to` are not written.
+/// Reads each token once. Also writes source_of of the map's rows.
 struct PermuteRows {
   schedule::MoeMap map;
-  std::int32_t* words = nullptr;  ///< of the map
+  std::int32_t* words = nullptr;  ///< the map's words
   const void* from = nullptr;     ///< [m, columns]
   void* to = nullptr;             ///< [m * top_k, columns]
   std::int64_t columns = 0;       ///< multiple of 8
@@ -49,7 +49,7 @@ void permute_rows(const PermuteRows&, cudaStream_t);
 /// gets zero, or its row of `add`.
 struct SumSlots {
   schedule::MoeMap map;
-  const std::int32_t* words = nullptr;  ///< of the map
+  const std::int32_t* words = nullptr;  ///< the map's words
   const void* rows = nullptr;           ///< [m * top_k, columns]
   const void* add = nullptr;            ///< [add_rows, columns] or null
   void* out = nullptr;                  ///< [m, columns]; may be `add` if that has all tokens
@@ -61,9 +61,9 @@ struct SumSlots {
 /// Errors: usage (null, misaligned, columns), system.
 void sum_slots(const SumSlots&, cudaStream_t);
 
-/// How a product's columns become results. `one`: each is a result, activated. `swiglu`: first
-/// gates, then as many ups; silu(gate) * up. `clamped`: gates and ups alternate, gate first; with
-/// gate at most 7 and up in -7..7, gate * sigmoid(1.702 * gate) * (up + 1).
+/// How a product's columns become results. `one`: each column is a result, activated. `swiglu`:
+/// first all gates, then all ups; silu(gate) * up. `clamped`: gates and ups alternate, gate first;
+/// gate * sigmoid(1.702 * gate) * (up + 1), after clamping to gate <= 7 and -7 <= up <= 7.
 enum class Gating : std::uint8_t { one, swiglu, clamped };
 
 /// out[r] = f(x[r] * weight[e]^T + bias[e]) * scale for begins[e] <= r < begins[e + 1].
@@ -72,9 +72,9 @@ struct GroupedGemm {
   const void* weight = nullptr;           ///< [experts, n, k]; gated: n is twice the columns of out
   const void* bias = nullptr;             ///< [experts, n] or null
   void* out = nullptr;                    ///< [rows, n], gated [rows, n / 2]
-  const std::int32_t* begins = nullptr;   ///< [experts + 1], from 0 up to at most `rows`
-  const float* scale = nullptr;           ///< or null; applied before the result is rounded
-  const std::int32_t* sources = nullptr;  ///< row r has scale[sources[r]]; null: scale[r]
+  const std::int32_t* begins = nullptr;   ///< [experts + 1]: first rows, then the end (<= rows)
+  const float* scale = nullptr;           ///< or null; results are scaled before they are rounded
+  const std::int32_t* sources = nullptr;  ///< row r takes scale[sources[r]]; null: scale[r]
   std::int64_t rows = 0;                  ///< rows that x and out have room for
   std::int64_t n = 0, k = 0;              ///< multiples of 8, gated n of 16
   int experts = 0;
@@ -85,12 +85,12 @@ struct GroupedGemm {
 using plan::computed_rows;
 using plan::GroupedTiling;
 using plan::kGroupedTilings;
-/// The tiling that grouped_gemm takes. It depends only on sizes and is correct for every routing.
+/// The tiling that grouped_gemm takes by default. It depends only on sizes and fits every routing.
 GroupedTiling grouped_tiling(const GroupedGemm&);
 
 /// Errors: usage (shape, type, null, misaligned), system.
 void grouped_gemm(const GroupedGemm&, cudaStream_t);
-/// The same with the caller's choice of tiles.
+/// The same with the caller's choice of tiling.
 void grouped_gemm(const GroupedGemm&, GroupedTiling, cudaStream_t);
 
 /// Loads the kernels of grouped_gemm now, so that calls need not. Error: system.

@@ -9,7 +9,7 @@ namespace tilelace::cuda {
 
 struct RowsParams {
   const std::int32_t* row_of;
-  std::int32_t* source_of;  ///< written by permute
+  std::int32_t* source_of;  ///< written by enqueue_permute
   const uint4* from;
   const float* weights;  ///< [tokens, top_k] or null
   const uint4* add;      ///< or null
@@ -31,7 +31,7 @@ void load_map();
 
 /// Number of multiprocessors of the current device.
 int multiprocessors_here();
-/// Loads a kernel that takes this much shared memory, once per thread and device. Error: system.
+/// Allows a kernel this much shared memory and loads it, once per thread and device. Error: system.
 void load_with_shared(const void* kernel, int bytes);
 
 }  // namespace tilelace::cuda

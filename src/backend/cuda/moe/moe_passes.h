@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of a mixture of experts between its collectives, on one GPU.
+// The passes (local kernels) of a mixture of experts between its collectives, on one GPU.
 #pragma once
 #include "backend/moe_passes.h"
 #include "core/recent.h"
@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// Each pass is enqueued on the stream in its arguments; may be captured after `prepare`.
+/// Each pass is enqueued on the stream in its arguments. After `prepare`, a pass may be captured.
 class GpuMoePasses : public MoePasses {
  public:
   explicit GpuMoePasses(int device) : device_(device) {}
@@ -20,7 +20,7 @@ class GpuMoePasses : public MoePasses {
   void sum_slots(const SlotSumPass&) override;
   /// Loads the kernels. Errors: system.
   void prepare(std::int64_t k) override;
-  /// Takes tiles from this machine's tables from now on. Before this call no table is used.
+  /// From now on, chooses tiles by this machine's tables. Before this call, no table is used.
   void take_machine(const Machine&);
 
  private:

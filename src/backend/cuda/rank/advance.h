@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel of one thread that increments an epoch, for tests of copies outside of calls.
+// A kernel of one thread that increments an epoch, for tests of copies that belong to no call.
 #pragma once
 #include <cuda_runtime_api.h>
 

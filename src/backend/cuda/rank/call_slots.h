@@ -5,17 +5,17 @@
 
 namespace tilelace::cuda {
 
-/// Call c uses slot c mod 2, and c is counted on the device, since the host does not see replays. A
-/// captured call keeps its slot. Where the device's count may have the wrong parity, an "align" is
-/// enqueued first: a kernel that makes a call without rows if the parity is wrong. So aligns are
-/// enqueued before the first call of every capture and, once there was one, before each eager call
-/// whose parity a replay may have changed. All ranks make the same calls, captures and replays, so
-/// they align together.
+/// Call c uses slot c mod 2. The device counts calls, since the host does not see replays of
+/// graphs. A captured call keeps its slot. Where the device's count may have the wrong parity, an
+/// "align" is enqueued first: a kernel that makes a call without rows if the parity is wrong. So
+/// aligns are enqueued before the first call of every capture and, after any capture, before each
+/// eager call whose parity a replay may have changed. All ranks make the same calls, captures and
+/// replays, so their aligns do the same.
 class CallSlots {
  public:
   struct Place {
     unsigned slot = 0;
-    /// The parity that an align must first give the device's count of calls; none: no align needed.
+    /// The parity of the device's count that an align must ensure before the call; none: no align.
     std::optional<unsigned> align;
   };
 
@@ -39,10 +39,10 @@ class CallSlots {
   [[nodiscard]] bool graphs() const { return graphs_; }
 
  private:
-  /// Whether a replay may leave the count odd. (The align at its start makes the count even.)
+  /// Whether a replay may leave the count odd. (The align at a graph's start makes the count even.)
   [[nodiscard]] bool odd_graphs() const { return odd_ || (captured_ & 1U) != 0; }
 
-  unsigned eager_ = 0;     ///< has the device count's parity unless there was a replay
+  unsigned eager_ = 0;     ///< eager calls; has the device count's parity unless a graph ran
   unsigned captured_ = 0;  ///< calls since the last capture began
   unsigned long long capture_ = 0;
   bool graphs_ = false, odd_ = false;

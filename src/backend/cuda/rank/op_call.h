@@ -13,7 +13,7 @@ namespace tilelace::cuda {
 
 /// Tensors of a call. Without weights there is no GEMM, only a gather or a sum of given partials.
 struct CallTensors : Operands {
-  bool weights_wait = false;       ///< weights may be written right before the call
+  bool weights_wait = false;       ///< the previous kernel may write the weights
   ReachableTensor reachable = {};  ///< gemm_ar: where peers can reach `out`
 };
 
@@ -22,11 +22,11 @@ struct OpCall {
   const Plan& plan;
   const CallTensors& tensors;
   std::uint32_t hash = 0;  ///< hash of all that ranks must agree on
-  bool direct = false;     ///< results are stored directly in memory that peers can reach
+  bool direct = false;     ///< results are stored directly in tensors that peers can reach
 
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(tensors.stream); }
   [[nodiscard]] bool multiplies() const { return !tensors.weights.empty(); }
-  /// For an op with one weight and one out.
+  /// For an op with one weight and one result.
   [[nodiscard]] const void* weight() const {
     return multiplies() ? tensors.weights.front().data : nullptr;
   }

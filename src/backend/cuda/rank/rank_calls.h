@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all GPU calls of a rank on one communicator share, whatever the op: symmetric memory in two
-// slots, the count of calls, waits.
+// slots, the count of calls, and the words of waits.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -26,13 +26,13 @@ using plan::SlotNeeds;
 /// The op or collective of a call: a number in records of waits, a name in error texts.
 struct CallName {
   std::string_view text;
-  std::uint32_t number = 0;  ///< 0: none
+  std::uint32_t number = 0;  ///< 0: no op or collective
 
   CallName(std::string_view what, Op op) : text(what), number(static_cast<std::uint32_t>(op) + 1) {}
   explicit CallName(Collective c)
       : text(row_of(c).name), number(kFirstCollective + static_cast<std::uint32_t>(c)) {}
   static CallName all_reduce_norm();
-  /// The name of the second half of a mixture of experts that ends with this collective.
+  /// The name of a mixture of experts' second half, if it ends with this collective.
   static CallName of_experts(Collective);
   /// The name that belongs to this number; empty for 0.
   static std::string_view of(std::uint32_t number);
@@ -51,14 +51,14 @@ struct RankShare {
   /// on the other SMs at the same time.
   int multiprocessors = 0;
   bool nccl = false;       ///< there may be plans of transport nccl
-  bool hands = false;      ///< gemm_rs: there may be plans that hand partials to owners
+  bool hands = false;      ///< gemm_rs: there may be plans of handed_partials.h
   bool multicast = false;  ///< memory is also mapped for multicast
   int architecture = 0;    ///< the device's row in core/architecture.h
 
   bool operator==(const RankShare&) const = default;
 };
 
-/// All ranks make the same calls in the same order, each from one thread and on one stream.
+/// All ranks make the same calls in the same order; each rank from one thread and on one stream.
 class RankCalls {
  public:
   /// Collective; `group` must outlive this object. `load` loads all kernels that calls launch: if
@@ -68,17 +68,17 @@ class RankCalls {
             const RankShare& share, void (*load)(int architecture));
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
-  /// Ends this rank's waits first.
+  /// First ends this rank's waits, so that its kernels end.
   ~RankCalls();
 
-  /// Returns the slot of the next call; call it before anything of that call is enqueued. Where
-  /// CallSlots says so, first enqueues a kernel that aligns slots with the count of calls. Errors:
-  /// usage (an earlier call failed), system.
+  /// Returns the slot of the next call; call it before anything of that call is enqueued. If
+  /// CallSlots asks for an align (a kernel, see there), first enqueues the align. Errors: usage (an
+  /// earlier call failed), system.
   unsigned begin_call(std::string_view name, Op op, cudaStream_t stream) {
     return begin_call(CallName(name, op), stream);
   }
   unsigned begin_call(const CallName& name, cudaStream_t stream);
-  /// Parameters of a call's kernel, if that is the call's only kernel.
+  /// Parameters for the only kernel of a call: `first` and `last` are true.
   [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const {
     return params(slot, hash, CallName({}, op));
   }
@@ -86,23 +86,23 @@ class RankCalls {
   /// Whether other communicators may run on the same device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// Returns the plan. On a share of the device it is cut to the SMs of the share, of which each of
-  /// `left` other CTAs takes two. Errors: usage (a GEMM that might not fit a share, see
-  /// plan/gemm/share.h; a plan of another architecture).
+  /// Returns the plan; on a share of the device, cut to the share's SMs less two for each of `left`
+  /// other CTAs. Errors: usage (a GEMM that might not fit a share, see plan/gemm/share.h; a plan of
+  /// another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
   /// Limits a number of CTAs that wait for peers to this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
   /// How a kernel of `ctas` CTAs starts. `early`: it may overlap the previous one (not on a share).
   [[nodiscard]] Start start(int ctas, bool early) const;
-  /// Enqueues a call without rows, in which ranks only agree. Errors: usage, system.
+  /// Enqueues a call without rows: ranks only check that they agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
-  /// Offset of the slot's counts. Only calls with counts write there.
+  /// Offset of the slot's counts (see uses). Only calls that use counts write there.
   [[nodiscard]] std::size_t counts_at(unsigned slot) const {
     return flags_at(2) + slot * counts_bytes_;
   }
-  /// Offset of the slot's lines. Only words that carry their call's number are written there.
+  /// Offset of the slot's lines, whose words carry a call's number. Nothing else is written there.
   [[nodiscard]] std::size_t lines_at(unsigned slot) const {
     return counts_at(2) + slot * lines_bytes_;
   }
@@ -110,9 +110,9 @@ class RankCalls {
   [[nodiscard]] comm::Flag* uses(unsigned slot) const {
     return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
   }
-  /// The word with the number of the slot's next call: copy engines copy it to raise flags.
+  /// The word with the number of the slot's next call. Copy engines copy the word to raise flags.
   [[nodiscard]] const comm::Flag* next(unsigned slot) const { return counter_->next + slot; }
-  /// The word for waits between copies of one stream (CopyWaits::granted).
+  /// The word that is set by waits between copies of a stream (CopyWaits::granted).
   [[nodiscard]] comm::Flag* granted() const { return reinterpret_cast<comm::Flag*>(counter_ + 1); }
 
   /// Throws errors that kernels have reported so far; waits for nothing.
@@ -141,7 +141,7 @@ class RankCalls {
   [[nodiscard]] std::size_t staging_bytes() const { return memory_->bytes(); }
 
  private:
-  /// Clears lines, so that none looks like a line of a call. Collective.
+  /// Clears lines, so that old words do not look like words of a call. Collective.
   void clear_lines(double timeout_s);
   /// The op of the wait that failed, or of the last call.
   [[nodiscard]] std::string_view name() const;

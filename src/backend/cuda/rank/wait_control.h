@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of waits on the device: the words that waits check, reports, how to end waits.
+// The host's side of waits on the device: the words that they check, their records, ending them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -22,7 +22,7 @@ Error expired_error(const WaitRecord& record, std::string_view op, int rank, dou
 /// system (the device failed).
 void await_stream(cudaStream_t stream, const std::function<void()>& look);
 
-/// One rank's abort words and its record. Calls come from one thread at a time, stop() from any.
+/// One rank's abort words and record. Calls come from one thread at a time, but stop() from any.
 class WaitControl {
  public:
   /// For kernels of `device`; must be made before they run. With a `group` (null: none),
@@ -40,16 +40,16 @@ class WaitControl {
   /// The timeout of waits in kernels launched (or captured) from now on. Error: usage.
   void set_timeout(double timeout_s);
   [[nodiscard]] double timeout_s() const { return timeout_s_; }
-  /// Whether kernels can read the group's abort word. If not, only wait() passes an abort on.
+  /// Whether kernels can read the group's abort word. If not, only wait() tells them of an abort.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
   /// Ends all waits of this rank's kernels within a few ms. Any thread; never blocks.
   void stop(comm::AbortReason reason) noexcept;
 
-  /// Whether this rank's waits were ended, or one has failed. Any thread.
+  /// Whether this rank's waits were stopped, or one of them has failed. Any thread.
   [[nodiscard]] bool stopped() const;
 
-  /// The report of the rank's first failed wait, if there is one.
+  /// The record of the rank's first failed wait, if there is one.
   [[nodiscard]] std::optional<WaitRecord> record() const;
 
   /// Throws the Error of the record, of the group or of stop(), if there is one. A timeout in the
@@ -59,7 +59,7 @@ class WaitControl {
   /// Waits until the work in `stream` is done. After `timeout_s`, ends the waits of its kernels.
   /// Error: system (the device failed, or the work did not end even when stopped).
   void wait(cudaStream_t stream, std::string_view op, double timeout_s);
-  /// Calls wait, then throw_if_failed. Errors: theirs.
+  /// Calls wait, then throw_if_failed. Errors: those of the two.
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);
 
   /// Clears the abort words and the record. Only while no kernel of this rank runs; an aborted

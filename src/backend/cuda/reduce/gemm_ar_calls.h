@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused gemm_ar on GPUs: a gemm_rs whose owners store finished tiles at all ranks while other tiles
 // are multiplied. Results are stored directly in the peers' tensors if these are symmetric memory;
-// if not, in the peers' slots, from which the GEMM kernel at its end copies them to the caller.
+// otherwise in the peers' slots, and each rank's GEMM kernel at its end copies them to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -18,8 +18,8 @@ class GemmArCalls {
   /// `calls` must outlive this object. Local.
   explicit GemmArCalls(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m, n]; only own rows of the residual are read. In a direct call
-  /// peers write into `out` while the call runs. May be captured. Errors: usage, system.
+  /// Enqueues a call; `out` is [m, n]; a rank reads only its own rows of the residual. In a direct
+  /// call peers write into `out` while the call runs. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmArWay&);
 
  private:

@@ -16,7 +16,7 @@ class GemmRsCalls {
   /// `calls` must outlive this object. Local.
   explicit GemmRsCalls(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
+  /// Enqueues a call; `out` is [this rank's rows, n]. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmRsWay&);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel after the GEMMs of a gemm_rs whose partials are handed to owners
+// The kernel that follows the GEMMs of a gemm_rs whose partials are handed to their owners
 // (schedule/hand_rows.h).
 #pragma once
 #include "backend/cuda/device/start.h"
@@ -10,14 +10,14 @@ namespace tilelace::cuda {
 
 struct HandSum : SumRows {
   schedule::HandWay way = schedule::HandWay::copied;
-  /// Offset of arriving data. Ring: partial sums [m, n]. Copies: this rank's rows of the partial of
-  /// rank (rank + i) % ranks, at (i - 1) * pitch, for i = 1 .. ranks - 1.
+  /// Offset of data that arrives. Way `ring`: partial sums, [m, n]. Way `copied`: this rank's rows
+  /// of the partial of rank (rank + i) % ranks are at (i - 1) * pitch, for i = 1 .. ranks - 1.
   std::size_t incoming = 0;
-  std::size_t pitch = 0;  ///< bytes from one partial to the next (copies)
+  std::size_t pitch = 0;  ///< bytes from one partial to the next (way `copied`)
 };
 
-/// Enters the call, waits until all ranks have entered it, hands on and adds partials, counts it.
-/// Start::early: overlaps the end of the kernel that writes the partial. May be captured.
+/// Enters the call, waits until all ranks have entered it, passes on and adds partials, counts the
+/// call. Start::early: overlaps the end of the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
 /// Loads the kernel now, so that launches need not load it.

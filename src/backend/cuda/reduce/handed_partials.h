@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs on GPUs by methods of other libraries: a GEMM writes to this rank's slot; then partials
-// get to their owners by copy engines, by additions in the owner's memory, or around a ring.
+// gemm_rs on GPUs by methods of other libraries: GEMMs write partials to this rank's slot. These
+// then get to their owners by copy engines, by additions in owners' memory, or around a ring.
 #pragma once
 #include "backend/cuda/link/copy_engine.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -16,7 +16,7 @@ class HandedPartials {
   explicit HandedPartials(RankCalls& calls)
       : calls_(calls), engine_(calls.device(), calls.next(0)) {}
 
-  /// Enqueues a call; `out` is [m_r, n]. May be captured. Errors: usage, system.
+  /// Enqueues a call; `out` is [this rank's rows, n]. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::HandedPartialsWay&);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs where ranks keep their partials. In one kernel the switch, or warps that pull,
-// sum whole tiles. One-shot: sums go to the caller. Two-shot: sums go directly into the peers'
-// tensors if these are symmetric memory; if not, into the peers' slots and then to the caller.
+// gemm_ar on GPUs where ranks keep their partials. One kernel multiplies, and the NVLink switch or
+// warps that pull sum whole tiles. One-shot: sums go to the caller. Two-shot: sums go directly to
+// the peers' tensors if these are symmetric memory; if not, to peers' slots and then to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// One rank's gemm_ar calls by pull or multimem on one communicator; all ranks have the same plans.
-/// Calls allocate nothing.
+/// One rank's gemm_ar calls with transport pull or multimem on one communicator; all ranks have the
+/// same plans. Calls allocate nothing.
 class KeptPartials {
  public:
   /// `calls` must outlive this object. Local.

@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// A kernel that sends partial sums, of one tile shape; `pairs`: its clusters span two shards.
+/// A kernel of one tile shape that sends partial sums. `pairs`: its clusters span two shards.
 struct ReduceKernel {
   const GemmKernel& of;
   bool pairs = false;
@@ -18,12 +18,12 @@ struct ReduceKernel {
 /// Flags and bytes that this number of partials needs in a slot.
 SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 
-/// Fills in all parameters but the order, outputs, own rows and the slot (see set_slot). Errors:
-/// usage, system.
+/// Fills in all parameters but the order, outputs, own rows and the slot, which set_slot fills in.
+/// Errors: usage, system.
 void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& call,
                  const plan::GemmPlan& gemm, const ReduceKernel& kernel);
 
-/// Sets the call's slot.
+/// Fills in the parameters that depend on the call's slot.
 void set_slot(PartialParams& params, const RankCalls& calls, unsigned slot);
 
 }  // namespace tilelace::cuda

@@ -21,7 +21,7 @@ struct SumRows {
   const std::byte* own = nullptr;   ///< this rank's partial [m, n], in its slot or at the caller
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
   std::byte* out = nullptr;         ///< [rows of this rank's result, n]
-  std::int64_t out_begin = 0;       ///< where `out` begins in [m, n], in units of 16 bytes
+  std::int64_t out_begin = 0;       ///< where `out` begins in [m, n], counted in 16 bytes
   std::int32_t row_units = 1;
   DType dtype{};  ///< must be a type that GPUs support
   Activation activation = Activation::none;

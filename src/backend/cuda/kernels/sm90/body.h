@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this architecture provides to an op's policy: the tile, the element type, and the parts that
-// the policy is made of (docs/kernels.md).
+// What sm_90a provides to an op's policy: the tile, the element type, and the parts that policies
+// are made of (docs/kernels.md).
 #pragma once
 #include "backend/cuda/kernels/sm90/columns.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -34,7 +34,7 @@ struct Sm90 {
   static TILELACE_DEVICE const CUtensorMap* tokens(const Params& p) {
     return Tile::swapped ? &p.cols : &p.rows;
   }
-  /// Adds the residual to a group's sum, whose first value is at (row, col) of the own rows.
+  /// Adds the residual to a group's sum, whose first value is at (row, col) of this rank's rows.
   /// Defined in residual.h.
   template <class Params, class Math>
   static TILELACE_DEVICE void add_residual(const Params& p, Math& math, int row, int col);

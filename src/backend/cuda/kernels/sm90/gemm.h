@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GEMM of sm_90a: out[m, n] = a[m, k] * w[n, k]^T with fp32 accumulation, then the op's
-// epilogue. CTAs are persistent and form clusters. The first warp of warpgroup 0 loads, the other
-// warpgroups multiply, and the remaining warps are for the op. schedule/gemm.h has the order of
-// tiles and the sharing of k-steps. An op adds its part as a policy (docs/kernels.md).
+// epilogue. CTAs are persistent and form clusters. In warpgroup 0 the first warp loads, and the
+// other warps are for the op; all other warpgroups multiply. schedule/gemm.h has the order of tiles
+// and the sharing of k-steps. An op adds its part as a policy (docs/kernels.md).
 #pragma once
 #include "backend/cuda/kernels/sm90/load.h"
 #include "backend/cuda/kernels/sm90/math.h"
@@ -17,7 +17,7 @@ TILELACE_DEVICE void start_ring(const typename Op::Params& p, GemmShared<Tile> s
     Op::prefetch(p);
   }
   if (threadIdx.x == 0) {
-    // A CTA refills a stage once its readers in all CTAs that it loads for have released it.
+    // A CTA refills a stage once its readers, in all CTAs that it is loaded for, have released it.
     constexpr int kReaders =
         (Tile::cluster_rows + Tile::cluster_cols - 1) * (Tile::pingpong ? 1 : Tile::groups);
     for (int i = 0; i < Tile::stages; ++i) {
@@ -40,7 +40,7 @@ TILELACE_DEVICE void run_gemm(const typename Op::Params& p) {
   using Shape = GemmShape<Tile>;
   extern __shared__ __align__(1024) std::uint8_t memory[];
   GemmShared<Tile> shared{ptx::shared_address(memory)};
-  asm("" : "+r"(shared.base));  // computed once, not wherever it is used
+  asm("" : "+r"(shared.base));  // keeps the compiler from computing it again at each use
   const auto place = ClusterPlace<Tile>::here(p.places);
   const int warpgroup = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 128, 0);
   start_ring<Op>(p, shared);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instantiates a policy's kernels, for its tiles and every element type of GPUs. An op's .cu file
-// is compiled in TILELACE_PARTS parts. Each has every TILELACE_PARTS-th tile and lists its kernels
-// in a function named TILELACE_KERNEL_LIST.
+// Instantiates a policy's kernels for its tiles and for every element type of GPUs. An op's .cu
+// file is compiled in TILELACE_PARTS parts. Each part has every TILELACE_PARTS-th tile and lists
+// its kernels in a function named TILELACE_KERNEL_LIST.
 #pragma once
 #include <string_view>
 #include <utility>
@@ -13,8 +13,8 @@
 
 namespace tilelace::cuda {
 
-/// Whether this build has this tile in this type. It has all tiles in all types or, with
-/// TILELACE_TILES (",a,b,"), only the listed tiles in one type.
+/// Whether this build has this tile in this type. A build has all tiles in all types or, with
+/// TILELACE_TILES (a list such as ",a,b,"), only the listed tiles in one type.
 #ifdef TILELACE_TILES
 constexpr bool is_chosen(std::string_view tile, DType dtype) {
   constexpr std::string_view kAll(TILELACE_TILES);

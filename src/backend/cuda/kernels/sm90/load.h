@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Role load of the GEMM: one warp fills the ring with bulk tensor copies. All lanes run the loops,
-// so that they can wait in parallel; one lane copies. `Op::Tokens` says where tokens come from, and
-// waits for them.
+// The role load of the GEMM: one warp fills the ring with bulk tensor copies. All lanes run the
+// loops, so that the lanes can wait in parallel; one lane copies. `Op::Tokens` says where tokens
+// come from, and waits for them.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -96,7 +96,7 @@ class GemmLoad {
       if (ptx::elect_one()) trace_.add(kind, kLoadLane, argument);
   }
 
-  /// CTAs in a column of the cluster share columns; CTAs in a row share rows.
+  /// CTAs in a column of the cluster share the column operand; CTAs in a row share the row operand.
   TILELACE_DEVICE void load_rows(const CUtensorMap* map, int stage, int x, int row) {
     const ptx::Shared dst = shared_.rows(stage) + place_.col * Shape::kRowSlice * 128;
     if constexpr (Tile::cluster_cols == 1) {
@@ -118,7 +118,7 @@ class GemmLoad {
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, col, mask);
     }
   }
-  /// Loads gate's columns, then up's. In a pair of CTAs, one loads gate for both, one loads up.
+  /// Loads gate's columns, then up's. In a pair, one CTA loads gate for both, the other loads up.
   TILELACE_DEVICE void load_both(const CUtensorMap* gate, const CUtensorMap* up, int stage, int x,
                                  int col) {
     static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);
@@ -132,7 +132,7 @@ class GemmLoad {
   }
 
  private:
-  /// Loads weights into the ring before waiting for rows of peers, and even before the previous
+  /// Loads weights into the ring before any wait for rows of peers, and even before the previous
   /// kernel ends if no earlier kernel writes the weights.
   TILELACE_DEVICE void load_early(const CUtensorMap* weight, int row, int col, int begin, int steps,
                                   int expected) {
@@ -147,7 +147,7 @@ class GemmLoad {
     if (!t.there()) return;
     Tile::swapped ? load_cols(t.map, stage, x, t.first) : load_rows(t.map, stage, x, t.first);
   }
-  /// First column, within the tile, that this CTA loads for its cluster.
+  /// The first of the tile's columns that this CTA loads for its cluster.
   [[nodiscard]] TILELACE_DEVICE int slice() const {
     return min(place_.row * Shape::kColSlice, Tile::width - Shape::kColSlice);
   }

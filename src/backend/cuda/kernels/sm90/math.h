@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Role math of the GEMM: a warpgroup multiplies the operands in the ring. `Op::Finish` handles a
-// finished accumulator with the functions of GemmMath.
+// The role math of the GEMM: a warpgroup multiplies the operands in the ring. `Op::Finish` then
+// handles the accumulators, with the functions of GemmMath.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
 #include "backend/cuda/kernels/sm90/ring.h"
@@ -45,14 +45,14 @@ class GemmMath {
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     tile_ = s.tile;
-    // Turns are necessary: a wait for a parity more than a round ahead would return too early.
-    // stays: turns order no data, they keep parities apart
+    // Groups must take turns: a wait for a parity more than a ring round ahead returns too early.
+    // stays: no test notices its loss, since turns order no data; they only keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
     note(TraceKind::turn, s.tile);
     const std::uint32_t began = ptx::cycles();
     bool here = await_first(s.tile);
-#pragma unroll 1  // unrolled, it takes a third of the compile time and is not faster
+#pragma unroll 1  // an unrolled loop takes a third of the compile time and is not faster
     for (int left = s.steps(); left > 0; --left) {
       if (!here) await_stage();
       const bool first = left == s.steps();
@@ -70,7 +70,7 @@ class GemmMath {
       await_steps(behind);
       hand_over();  // stays: turns order no data, they keep parities apart
     }
-    // Whether there are loads that a burst of stores would delay.
+    // Whether another tile follows, whose loads a burst of stores would delay.
     const bool more = Tile::pingpong && next_tile(s) < p_.work.order.tiles();
     finish_.multiplied(began, more);
     ptx::wgmma_wait<0>();
@@ -110,12 +110,12 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  /// This warp's number in the group. Recomputed: if kept, it would take a register all along.
+  /// This warp's number in the group. Recomputed on each call: a kept value would take a register.
   [[nodiscard]] TILELACE_DEVICE static int warp() {
     return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
   }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
-  /// Number of the finished tile. Numbers increase from tile to tile.
+  /// Number of the tile that this group multiplied last. Numbers increase from tile to tile.
   [[nodiscard]] TILELACE_DEVICE int tile() const { return tile_; }
   /// This group's part of the CTA's tile; 0 if the group has a tile to itself.
   [[nodiscard]] TILELACE_DEVICE int part() const { return Tile::pingpong ? 0 : group_; }
@@ -130,24 +130,24 @@ class GemmMath {
     return kGroupBarrier - 1 + static_cast<int>(threadIdx.x / 128);
   }
 
-  /// Waits until the next stage of the ring is filled, and returns it.
+  /// Waits until the next stage of the ring is filled, and returns its address.
   [[nodiscard]] TILELACE_DEVICE ptx::Shared await_step() const {
     ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
     return shared_.rows(ring_.stage);
   }
-  /// Releases the stage, which this group has read.
+  /// Releases that stage, once the whole group has read it.
   TILELACE_DEVICE void release_step() {
     sync_group();
     release(ring_.stage);
     ring_.advance();
   }
-  /// Call it after reading the steps after a tile's k-steps. Hands over the turn if still due.
+  /// Called behind a tile's extra ring steps. Hands over the turn unless multiply() has done so.
   TILELACE_DEVICE void end_steps_behind(int steps) {
     // stays: turns order no data, they keep parities apart
     if (Tile::pingpong && !fits_ring(steps)) hand_over();
   }
 
-  /// Stages the accumulators' results, the first of which is at (row, col), and stores them.
+  /// Stages the accumulators' results in shared memory, then stores them from (row, col) on.
   template <class Results>
   TILELACE_DEVICE void store_tile(const Results& results, int section, int row, int col) {
     if constexpr (kTraced)
@@ -191,7 +191,7 @@ class GemmMath {
 
   static TILELACE_DEVICE bool fits_ring(int steps) { return steps_fit_ring(steps, Tile::stages); }
 
-  /// Waits for the first operands. In traces this wait is separate from all others.
+  /// In traces: waits for a tile's first operands, to time this wait. Returns whether it waited.
   TILELACE_DEVICE bool await_first(int tile) const {
     if constexpr (kTraced) {
       ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: only for traces
@@ -224,8 +224,8 @@ class GemmMath {
     }
   }
 
-  /// `between`: work to do once the previous stage's MMAs have ended. By then half of this stage's
-  /// MMAs are in flight, or all if a stage has few, so the tensor cores never idle.
+  /// Multiplies a stage. Calls between() once the previous stage's MMAs have ended. By then half of
+  /// this stage's MMAs are issued, or all if a stage has few, so the tensor cores never idle.
   template <class Between>
   TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// released_cta(): a CTA that loads for this one; this thread tells it of free stages; -1: none.
-  /// Unless the cluster is a line, releases_ keeps it: computing it would split the loop's MMAs.
+  /// released_cta(): the CTA that this thread tells of free stages, since it loads for this one;
+  /// -1: none. releases_ keeps it, unless the cluster is a line: computing it would split the MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)
@@ -282,7 +282,7 @@ class GemmMath {
     return {p_.scratch, place_, group_, round, thread_};
   }
 
-  /// Whether tiles fill whole rounds of the staging chunks. If so, `chunk_` is not needed.
+  /// Whether each tile uses all staging chunks equally often. If so, `chunk_` is not needed.
   static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
   [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
     return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;
@@ -313,7 +313,7 @@ class GemmMath {
   int group_, thread_, block_row_;
   int chunk_ = 0;
   int tile_ = 0;
-  int releases_ = -1;  ///< released_cta() in a cluster that is not a line
+  int releases_ = -1;  ///< released_cta() in a cluster of several rows and columns
   bool first_turn_ = group_ == 0;
   Ring<Tile::stages> ring_;
   typename Op::Finish finish_;

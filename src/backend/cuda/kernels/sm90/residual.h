@@ -37,8 +37,8 @@ TILELACE_DEVICE void add_residual_across(const Params& p, Accumulators& acc, int
   }
 }
 
-/// Adds the residual, which has the elements' type, to a sum of own rows. The loading warp has
-/// fetched the residual into L2. No branches separate the loads, so several are in flight.
+/// Adds the residual, which has the element type, to a sum of this rank's rows. The loading warp
+/// has fetched the residual into L2. No branches separate the loads, so several are in flight.
 template <class Tile, class Element, class Params, class Accumulators>
 TILELACE_DEVICE void add_residual(const Params& p, Accumulators& acc, int row, int col) {
   if constexpr (Tile::swapped) return add_residual_across<Tile, Element>(p, acc, row, col);

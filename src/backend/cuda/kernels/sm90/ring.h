@@ -6,11 +6,11 @@
 
 namespace tilelace::cuda {
 
-/// Named barriers: 0: __syncthreads(); kGroupBarrier + i: math group i; kTurnBarrier + i: its turn.
+/// Named barriers. 0: __syncthreads(); kGroupBarrier + i: math group i; kTurnBarrier + i: its turn.
 constexpr int kGroupBarrier = 1;
 constexpr int kTurnBarrier = 4;
 
-/// Addresses of the ring and the staging chunks.
+/// Addresses in a CTA's shared memory: the ring, staging chunks, barriers, words.
 template <class Tile>
 struct GemmShared {
   using Shape = GemmShape<Tile>;
@@ -32,8 +32,8 @@ struct GemmShared {
   TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
 };
 
-/// Position in the ring and parity of its round. Segments follow each other without a gap: if each
-/// began at stage 0, its first loads would wait for the previous segment's last MMAs.
+/// A position in the ring: the stage, and the parity of the round. A tile's segment begins where
+/// the last one ended: if it began at stage 0, its first loads would wait for the last one's MMAs.
 template <int kStages>
 struct Ring {
   int stage = 0;

@@ -9,13 +9,13 @@
 namespace tilelace::cuda {
 
 constexpr int kStep = 64;              ///< extent of k in a stage: 128 bytes, one swizzle atom
-constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results
+constexpr int kChunkBytes = 64 * 128;  ///< 64 x 64 results of 2 bytes
 
-/// Whether all steps after a tile's k-steps fit the ring while the tile's last MMAs hold a stage.
-/// Only then may a group wait for all these steps before it releases that stage.
+/// Whether the steps after a tile's k-steps all fit the ring while the tile's last MMAs hold a
+/// stage. Only then may a group wait for all these steps before it releases that stage.
 TILELACE_HD constexpr bool steps_fit_ring(int steps, int stages) { return steps < stages; }
 
-/// The i-th tile of plan::kGemmTiles as a type: its members as static constants (a struct as
+/// Tile kTile of plan::kGemmTiles as a type, with its members as static constants (a struct as
 /// template argument crashes nvcc 13.0's front end).
 template <int kTile>
 struct TileOf {
@@ -38,7 +38,7 @@ struct GemmShape {
   static constexpr int kColsBytes = Tile::width * 128;
   static constexpr int kStageBytes = kRowsBytes + kColsBytes;
   static constexpr int kCluster = Tile::cluster_rows * Tile::cluster_cols;
-  /// Columns that a CTA loads for its cluster: a multiple of 8, so the slices may overlap.
+  /// Columns that a CTA loads for its cluster: rounded up to a multiple of 8; slices may overlap.
   static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
   TILELACE_HD static constexpr TokenSlices tokens() {
@@ -57,7 +57,7 @@ struct GemmShape {
   /// Registers move from the loading to the multiplying warpgroups if a CTA has an SM to itself.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
   /// Registers per thread of the loading warpgroup; kernels that wait for peers need more. If
-  /// registers move, those of all warpgroups add up to 504.
+  /// registers move, the numbers of the three warpgroups add up to 504.
   static constexpr int kLoadRegisters = 40;
   static constexpr int kWaitingRegisters = Tile::blocks * kAccumulators <= 176 ? 56 : 40;
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
@@ -73,14 +73,14 @@ struct PartialShape {
   static constexpr int kValues = Tile::blocks * kOfBlock;  ///< values per thread
   static constexpr int kPieces = (kValues + 7) / 8;
   static constexpr int kPieceBytes = 128 * 16;
-  /// Pieces of a peer that are added at once.
+  /// Number of pieces of each peer that are added at once.
   static constexpr int kAtOnce = plan::terms_at_once(Tile::width, Tile::pingpong);
-  /// Groups of threads that share one tile: each writes one part, with a flag.
+  /// Math groups that share one tile: each writes one part of the partial and raises its flag.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
-  static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< of one CTA's partial
+  static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< bytes of one CTA's partial
 
-  /// The lowest token of a piece in a warp, counted from the group's first. With tokens across, a
-  /// piece has 16 consecutive tokens, or a block's last 8 and the next block's first 8.
+  /// The lowest token that a warp has in a piece, counted from the group's first. If columns are
+  /// tokens, a piece has 16 consecutive tokens, or a block's last 8 and the next block's first 8.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

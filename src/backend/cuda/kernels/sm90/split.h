@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles whose k-steps several workers share: all but the tile's first worker write their fp32
+// Tiles whose k-steps several workers share. All workers but the tile's first one write their fp32
 // accumulators to scratch memory and raise a flag; the first worker adds them to its own.
 #pragma once
 #include "backend/cuda/kernels/operands.h"
@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// Where a thread of a warpgroup finds the parts that workers gave in a round (schedule/gemm.h). If
-/// groups take turns, at most one group of a worker gives a part in a round; each round has a flag.
+/// Where a thread of a group finds the parts (accumulators) that workers gave in one round of
+/// shared tiles (schedule/gemm.h). If groups take turns, a worker gives at most one part per round.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;
@@ -46,7 +46,7 @@ class SplitParts {
       comm::raise_abort<comm::CudaAtomics>(scratch_.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
-  /// Counts the launch for this CTA and group, and for CTAs and groups that this launch lacks.
+  /// Counts the launch for this CTA and group, and for those of `scratch` that this launch lacks.
   TILELACE_DEVICE void count() const {
     const comm::Flag now = launch();
     const int ctas = static_cast<int>(gridDim.x);
@@ -70,7 +70,7 @@ class SplitParts {
   int counted_, group_, round_, thread_;
 };
 
-/// Stores a thread's accumulators, 16 bytes at a time. add_part adds them to another worker's.
+/// Stores a thread's accumulators, 16 bytes at a time; add_part adds them to another worker's.
 template <class Tile, class Accumulators>
 TILELACE_DEVICE void leave_part(float4* to, const Accumulators& acc) {
   constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tail of a matrix: a tile whose last tokens are beyond the end. Copying the whole tile would
+// The tail of a matrix: a tile that reaches beyond the last token. Copying the whole tile would
 // fill the rest with zeros, which takes longer than loading real rows (docs/decisions/0020). So the
 // tail has a tensor map of its own, which loads little more than the real rows.
 #pragma once
@@ -13,7 +13,7 @@ template <class Tile>
 struct Tail {
   using Shape = GemmShape<Tile>;
 
-  /// The map to use: `all` for a whole slice, `tail` for a partial one, null beyond the end.
+  /// The map to use: `all` for a whole slice, `tail` for a partial one, null beyond the matrix.
   static TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all, const CUtensorMap* tail,
                                                 int left) {
     const int loaded = Shape::tokens().loaded(left);
