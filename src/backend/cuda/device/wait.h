@@ -93,8 +93,8 @@ TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& pla
 /// that read the published data (or overwrite it, if the flag says that a slot is free).
 TILELACE_DEVICE comm::WaitStatus wait_for_bulk(const WaitContext& c, const WaitPlace& place,
                                                const comm::Flag* flag, std::uint32_t epoch) {
-  const comm::WaitStatus status = wait(c, place, flag, epoch);  // stays: only gpu_litmus calls it
-  proxy_fence_global();                                         // stays: only gpu_litmus calls it
+  const comm::WaitStatus status = wait(c, place, flag, epoch);  // stays: only gpu_litmus calls this
+  proxy_fence_global();                                         // stays: only gpu_litmus calls this
   return status;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// GatherCall, which the functions that enqueue parts of an ag_gemm call take; and enqueue_sends.
+// The argument of functions that enqueue parts of an ag_gemm call, and the function enqueue_sends.
 #pragma once
 #include <cstdint>
 #include <vector>

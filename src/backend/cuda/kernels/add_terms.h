@@ -52,7 +52,7 @@ struct AddTerms {
   }
 
  private:
-  /// For kAtOnce pieces from `first` on: calls what(i, v) for value i of these, v of the thread.
+  /// For kAtOnce pieces from `first` on, calls what(i, v): v is a value's index in all, i in these.
   template <class Do>
   TILELACE_ROLE static void each(int first, const Do& what) {
     TILELACE_UNROLL

@@ -17,8 +17,8 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Waits for the admission. Tells all threads alike whether this tile's results may be stored. A
-/// CTA must ask for its tiles in increasing order of their numbers.
+/// Waits for the admission. Returns whether this tile's results may be stored, the same to all
+/// threads. A CTA must ask for its tiles in increasing order of their numbers.
 template <class Shared>
 TILELACE_DEVICE bool may_store(Shared shared, int tile) {
   ptx::barrier_wait(shared.admitted(), 0);  // stays: orders `failed`; terms' flags order the rest

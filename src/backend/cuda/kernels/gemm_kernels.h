@@ -12,7 +12,7 @@
 
 namespace tilelace::cuda {
 
-/// The kernels that a tile can have. Each takes the parameters of its policy (kernels/ops).
+/// The kernels that a tile can have. Beside each is its policy (kernels/ops), with its parameters.
 enum class GemmUse : std::uint8_t {
   alone,          ///< Gemm
   gated,          ///< GatedGemm
@@ -26,7 +26,7 @@ enum class GemmUse : std::uint8_t {
 };
 inline constexpr std::size_t kGemmUses = 9;
 
-/// A kernel in one object file.
+/// One compiled kernel, as an object file lists it.
 struct KernelEntry {
   GemmUse use;
   int tile;  ///< index in plan::kGemmTiles
@@ -40,8 +40,8 @@ using KernelList = std::vector<KernelEntry>;
 struct GemmKernel {
   plan::GemmTile tile;
   DType dtype{};
-  int given_groups = 0;  ///< parts of a partial per CTA, each with a flag
-  int given_pieces = 0;  ///< pieces per part
+  int given_groups = 0;  ///< parts of a CTA's partial for a peer, each with a flag
+  int given_pieces = 0;  ///< pieces of such a part
   int piece_bytes = 0;   ///< bytes of a piece
   int stage_bytes = 0;   ///< bytes of a stage of the ring
   int threads = 0;
@@ -49,10 +49,10 @@ struct GemmKernel {
   int col_slice = 0;       ///< columns of a tile that one CTA loads
   int row_slice = 0;       ///< rows of a tile that one CTA loads
   TokenSlices tokens{};    ///< slices of a tile's tokens
-  int partial_floats = 0;  ///< fp32 values in the partial of one CTA
+  int partial_floats = 0;  ///< fp32 values of a CTA's partial, if k-steps are shared
   std::array<const void*, kGemmUses> functions{};
 
-  /// The kernel for a use; null: not made, or not in this build (TILELACE_TILES).
+  /// The kernel for a use; null: no such kernel, or not in this build (TILELACE_TILES).
   [[nodiscard]] const void* of(GemmUse use) const {
     return functions[static_cast<std::size_t>(use)];
   }

@@ -90,7 +90,7 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA whose neighbour in the cluster has an own tile: as many ring steps, without any bytes.
+/// For a CTA whose neighbour in the cluster has an own tile: passes the same ring steps, empty.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
@@ -133,9 +133,9 @@ class PeerSums {
     math.note(TraceKind::given);
   }
 
-  /// Adds the peers' terms to the accumulator in rank order, in which the accumulator has its
-  /// place. Adds two pieces at once where it can: loads from the ring are slow while the other
-  /// group multiplies, and that group needs the stages to be released.
+  /// Adds the peers' terms and the accumulator (this rank's term) in rank order. Two pieces are
+  /// added at once where possible: loads from the ring are slow while the other group multiplies,
+  /// and that group needs the stages to be released.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;
@@ -159,7 +159,7 @@ class PeerSums {
     math.release_step();
     math.end_steps_behind(p_.term_steps);
   }
-  /// Skips ring steps without any bytes here: another CTA of the cluster has terms in them.
+  /// Passes the ring steps that are empty here, since only the cluster's other CTA has terms.
   template <class Math>
   TILELACE_DEVICE void skip(Math& math) const {
     for (int i = 0; i < p_.term_steps; ++i) {

@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 /// Where the results of a tile are stored: one matrix.
 struct OneResult {
   const CUtensorMap* whole;      ///< map for stores of 64 columns
-  const CUtensorMap* remainder;  ///< map for the columns of a tile that remain
+  const CUtensorMap* remainder;  ///< map for stores of a tile's remaining columns
   TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
   template <class Store>
   TILELACE_DEVICE void each(bool is_whole, const Store& store) const {

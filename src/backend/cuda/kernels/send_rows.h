@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How ag_gemm's kernel sends this rank's rows with transport `store`: by idle warps of all CTAs, or
-// by CTAs that only send: these make bulk copies through shared memory that is free of operands.
+// by CTAs that only send, with bulk copies through their ring, which has no operands.
 #pragma once
 #include "backend/cuda/device/transfer_bulk.h"
 #include "backend/cuda/device/transfer_threads.h"
@@ -71,7 +71,7 @@ struct BulkSends {
     const auto s = send(i);
     cuda::signal(p.call.flags_at(s.peer) + s.flag, epoch);
   }
-  /// Called when piece i is being stored. Once per chunk, raises the flag of the chunk before it.
+  /// Called after piece i's store is issued. Once per chunk, raises the flag of the chunk before.
   TILELACE_DEVICE void behind(std::uint32_t i) const {
     const std::uint32_t of_chunk = i % each();
     if (i < each() || of_chunk != min(1U, each() - 1)) return;

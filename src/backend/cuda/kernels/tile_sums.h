@@ -138,7 +138,7 @@ class PieceSums {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece))
 #pragma unroll
           for (int r = 0; r < kTerms; ++r) v[u][r] = load(part, piece, r);
-#pragma unroll 1  // one copy of the code; terms are moved to its registers
+#pragma unroll 1  // not unrolled, to keep the code small: each turn moves terms to v[0]
       for (int u = 0; u < kAtOnce; ++u) {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece)) {
           float f[8] = {};

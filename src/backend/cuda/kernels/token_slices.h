@@ -29,7 +29,7 @@ struct TokenSlices {
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// How many tokens to load for the partial slice of a matrix of `all` tokens; 0: it has none.
+  /// How many tokens to load for the partial slice of a matrix of `all` tokens; 0: no such slice.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

@@ -54,7 +54,7 @@ class CopyEngine {
   /// Makes later copies run after this rank's flag has reached the call's epoch. If the wait fails,
   /// the copies still run, but later signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Raises the flag to the call's epoch after all copies so far. Whoever sees the flag sees them.
+  /// Raises the flag to the call's epoch after all copies so far; who sees it sees the copies.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }

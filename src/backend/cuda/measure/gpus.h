@@ -23,7 +23,7 @@ struct GpuRates {
   double clock_ghz = 0;  ///< the GPU's highest clock
   std::vector<TimedProduct> products;
   double local_gbps = 0;  ///< copies inside a device
-  // Between GPUs, per GPU and direction; 0 if there is one GPU.
+  // Between GPUs, per GPU and direction; 0 if there is only one GPU.
   double push_gbps = 0;          ///< copy engine, writes
   double pull_gbps = 0;          ///< copy engine, reads
   double store_gbps = 0;         ///< stores of 32 CTAs in total

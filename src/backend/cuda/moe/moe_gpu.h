@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mixture of experts on one GPU: the map of a routing, rows in order of experts, their product
-// with each expert's own weight, and the sum over a token's slots. Local: no call waits for another
+// with each expert's own weight, and the sum of a token's rows. Local: no call waits for another
 // rank. The host knows no expert's number of rows. Calls are asynchronous, allocate nothing and may
 // be captured; a captured call works for every routing. Device pointers are aligned to 16 bytes.
 #pragma once
@@ -44,9 +44,9 @@ struct PermuteRows {
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);
 
-/// out[t] = the sum of rows[row_of[t, s]] over slots s in order, in fp32, plus add[t - add_first]
-/// if `add` has that row; rounded once. Slots without a row are skipped. A token without any row
-/// gets zero, or its row of `add`.
+/// out[t] = the sum of rows[row_of[t, s]] over s = 0 .. top_k - 1 in order, in fp32, plus add[t -
+/// add_first] if `add` has that row; rounded once. Slots (t, s) without a row are skipped. A token
+/// without any row gets zero, or its row of `add`.
 struct SumSlots {
   schedule::MoeMap map;
   const std::int32_t* words = nullptr;  ///< the map's words

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call of an op: what the functions that enqueue it take. Tensors are those of the public call.
+// The arguments of functions that enqueue a call of an op. Tensors are those of the public call.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -90,7 +90,7 @@ class RankCalls {
   /// other CTAs. Errors: usage (a GEMM that might not fit a share, see plan/gemm/share.h; a plan of
   /// another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
-  /// Limits a number of CTAs that wait for peers to this communicator's share of SMs.
+  /// Limits `ctas`, CTAs that wait for peers, to what fits this communicator's share of SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
   /// How a kernel of `ctas` CTAs starts. `early`: it may overlap the previous one (not on a share).
   [[nodiscard]] Start start(int ctas, bool early) const;

@@ -18,7 +18,7 @@ class GemmArCalls {
   /// `calls` must outlive this object. Local.
   explicit GemmArCalls(RankCalls& calls) : calls_(calls) {}
 
-  /// Enqueues a call; `out` is [m, n]; a rank reads only its own rows of the residual. In a direct
+  /// Enqueues a call; `out` is [m, n]; a rank reads only its own part of the residual. In a direct
   /// call peers write into `out` while the call runs. May be captured. Errors: usage, system.
   void run(const OpCall&, const plan::GemmArWay&);
 

@@ -17,8 +17,8 @@
 
 namespace tilelace::cuda {
 
-/// Tokens are read from this rank's slot; a walk by shard reads own ones from the input (`own`). A
-/// section is a shard, or a weight if there are several. `tail`: per section, its partial slice.
+/// Tokens come from this rank's slot; a walk by shard takes own tokens from the input (`own`). A
+/// section is a shard, or a weight if there are several. `tail`: maps of partial last slices.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
@@ -129,7 +129,7 @@ struct Gathering : PlainHooks<B> {
       else if (kSends && p.push.senders == 0)
         push_rows(p);
       else
-        // stays: the barrier counts on these threads
+        // stays: the barrier expects these threads, too
         ptx::arrive_threads(kNumberBarrier, kNumberThreads);
     }
     if constexpr (kTraced)

@@ -10,8 +10,8 @@
 namespace tilelace::cuda {
 
 struct GemmParams : GemmOperands {
-  CUtensorMap out;            ///< a store writes 64 columns x 64 rows
-  CUtensorMap out_remainder;  ///< for the columns of a tile beyond a multiple of 64
+  CUtensorMap out;            ///< map for stores of 64 columns x 64 rows
+  CUtensorMap out_remainder;  ///< map for a tile's columns beyond a multiple of 64
   schedule::GemmWork work;
   CUtensorMap tail;  ///< map of the last slice of tokens, if it is partial
   int tokens;        ///< number of tokens
