@@ -77,11 +77,11 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
 
 }  // namespace detail
 
-/// Waits for a flag in this rank's memory to reach `epoch`. Called by: one thread. Order: acquire
-/// at system scope. On `reached`, all that the flag's writer published before is visible to this
-/// thread's loads (to TMA only after wait_for_bulk) and, after a barrier, to the other threads of
-/// the CTA. Bound: c.span_ns; ends early when the rank is stopped. This function and those below it
-/// publish nothing.
+/// Waits for a flag in this rank's memory to reach `epoch`.
+/// Called by: one thread. Order: acquire at system scope. On `reached`, all that the flag's writer
+/// published before is visible to this thread's loads (to TMA after wait_for_bulk) and, after a
+/// barrier, to other threads of the CTA. Bound: c.span_ns; ends early once the rank is stopped.
+/// Publishes nothing.
 TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& place,
                                       const comm::Flag* flag, std::uint32_t epoch) {
   comm::Flag seen = 0;
