@@ -7,12 +7,12 @@ namespace tilelace {
 
 /// What NVML, if it is available, reports about a GPU.
 struct GpuSight {
-  int processes = -1;           ///< processes with work on it; -1: unknown
-  std::uint64_t slowdowns = 0;  ///< NVML's throttle reasons for heat and faults
+  int processes = -1;           ///< processes that use the GPU for computing; -1: unknown
+  std::uint64_t slowdowns = 0;  ///< NVML's throttle reasons for heat and faults; 0: none or unknown
   bool operator==(const GpuSight&) const = default;
 };
 
-/// Local; never throws. All values are unknown if NVML is missing.
+/// Not collective; never throws. Without NVML all values are the defaults above.
 GpuSight look_at_gpu(int device) noexcept;
 
 }  // namespace tilelace

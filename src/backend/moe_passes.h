@@ -7,7 +7,7 @@
 
 namespace tilelace {
 
-/// Writes the map of ids [m, top_k] without its weights and, on GPUs, without its rows' source_of.
+/// Writes the map (schedule/moe_map.h) of ids [m, top_k], except weights and, on GPUs, source_of.
 struct MapPass {
   schedule::MoeMap shape;
   const void* ids = nullptr;
@@ -17,8 +17,8 @@ struct MapPass {
 };
 
 /// rows[r] = x[source_of[r] / top_k] for each row r of the map; if `weighted`, times the row's
-/// weight, in fp32. On GPUs this pass also writes the rows' source_of, since it runs on all
-/// multiprocessors.
+/// weight, in fp32. On GPUs this pass, which runs on all multiprocessors, also writes the map's
+/// source_of.
 struct PermutePass {
   schedule::MoeMap shape;
   std::int32_t* map = nullptr;
@@ -28,13 +28,13 @@ struct PermutePass {
   void* stream = nullptr;
 };
 
-/// out[t] = the sum in fp32 of rows[row_of[t, slot]] over the slots that have a row, in the order
-/// of slots, plus add[t - first]; rounded once. Sums begin with 0.
+/// out[t]: begins with 0, adds rows[row_of[t, slot]] in fp32 for each of the top_k slots that has a
+/// row here, in order, then add[t - first], and rounds once.
 struct SlotSumPass {
   schedule::MoeMap shape;
   const std::int32_t* map = nullptr;
   TensorView rows;  ///< [m * top_k, n]
-  TensorView add;   ///< absent, or for tokens [first, first + add.rows)
+  TensorView add;   ///< empty, or a row for each token in [first, first + add.rows)
   std::int64_t first = 0;
   TensorView out;  ///< [m, n]
   void* stream = nullptr;
@@ -48,7 +48,7 @@ class MoePasses {
   virtual ~MoePasses() = default;
 
   virtual void make_map(const MapPass&) = 0;
-  /// Copies weights [m, top_k] into the map.
+  /// Copies the router's weights [m, top_k] into the map.
   virtual void keep_weights(const schedule::MoeMap&, const float* weights, std::int32_t* map,
                             void* stream) = 0;
   virtual void permute(const PermutePass&) = 0;

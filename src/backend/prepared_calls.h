@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agreement on the host: checks that every rank prepares, or makes, the same calls. A rank may
-// instead say why it cannot.
+// Agreement on the host: checks that every rank prepares, or makes, the same calls. A rank that
+// cannot make its call tells the others why instead.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -13,8 +13,8 @@
 
 namespace tilelace {
 
-/// The first line in which two lists differ, as each list has it. An error text shows only this
-/// line: a model's whole list would hide the difference.
+/// The first line in which two lists of calls differ: its text in a and in b. Error texts show only
+/// this line, since a model's whole list would hide the difference.
 inline std::pair<std::string_view, std::string_view> first_difference(std::string_view a,
                                                                       std::string_view b) {
   while (true) {

@@ -14,8 +14,8 @@
 
 namespace tilelace::c_api {
 
-/// Unknown values become 255. The call itself refuses that value, so that peers learn of the error,
-/// too.
+/// Converts a number to an enum; a number outside 0 to 254 becomes 255. The call itself refuses
+/// unknown values, so that peers learn of the error, too.
 template <class Enum>
 Enum as(int32_t value) {
   return static_cast<Enum>(value >= 0 && value < 255 ? value : 255);

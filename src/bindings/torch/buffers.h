@@ -11,8 +11,8 @@ namespace tilelace::torch_binding {
 /// Collective over the group's ranks, with the same size. Errors: as SymmetricBuffer.
 std::vector<int64_t> make_buffer(std::string group, std::string device, int64_t bytes);
 
-/// Frees the buffer; work on it must have finished. Local. Does nothing for an unknown number, or
-/// in a process that was forked from the owner.
+/// Frees the buffer; work on it must have finished. Not collective. Does nothing for an unknown
+/// number, or in a process that was forked from the owner.
 void drop_buffer(int64_t number);
 
 }  // namespace tilelace::torch_binding

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops on torch's tensors. Each checks its tensors, lays inputs out, makes the call and lays
-// results out.
+// The ops on torch's tensors. Each checks its tensors, copies inputs whose layout does not fit,
+// makes the call and copies results to where they are wanted.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -25,10 +25,10 @@ struct OpCall {
   std::string activation = "none";
   bool return_gathered = false;
   /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
-  /// equal sizes for a gather, an even split with the remainder first for a scatter.
+  /// equal sizes for a gather; for a scatter an even split (the first ranks may have 1 more).
   Sizes sizes = {};
   std::optional<Tensor> like =
-      {};  ///< for a gather, instead of `sizes`: an even split of like.size(dim), remainder first
+      {};  ///< for a gather, instead of `sizes`, which are then an even split of like.size(dim)
   std::optional<Tensors> out = {};  ///< tensors that receive the results
   std::optional<Tensor> gathered = {};
   std::optional<Tensor> residual = {};  ///< for sums: a tensor of the result's shape to add to it
@@ -39,8 +39,8 @@ struct OpResults {
   Tensors outs;
 };
 OpResults call(const OpCall& call);
-/// The op's collective alone, without the GEMM. Returns x of all ranks, or this rank's part of the
-/// sum of x.
+/// The op's collective alone, without the GEMM. Returns x of all ranks (ag_gemm), this rank's part
+/// of the sum of x (gemm_rs) or the whole sum (gemm_ar).
 Tensor collective(const OpCall& call);
 
 }  // namespace tilelace::torch_binding

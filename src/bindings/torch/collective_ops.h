@@ -19,7 +19,7 @@ struct OpEntry {
 };
 
 constexpr const char* kSizes = "SymInt[]? sizes=None";
-// `after` is never read. In a graph it orders calls that write their arguments.
+// `after` is never read. In torch's graphs it orders calls that write to their arguments.
 constexpr const char* kAfter = ", Tensor? after=None) -> ()";
 
 /// Whether this is the name of a collective (kCollectives).

@@ -17,9 +17,9 @@ struct CollectiveCall {
   std::string reduction = "sum";
   int64_t dim = 0;  ///< the dimension that is gathered or scattered; for all_to_all: 0
   /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
-  /// equal sizes for a gather, an even split with the remainder first for a scatter.
+  /// equal sizes for a gather; for a scatter an even split (the first ranks may have 1 more).
   Sizes sizes = {};
-  /// For a gather, instead of `sizes`: an even split of like.size(dim), remainder first.
+  /// For a gather, instead of `sizes`, which are then an even split of like.size(dim).
   std::optional<Tensor> like = {};
   Sizes sends = {}, takes = {};  ///< for all_to_all: rows to and from each rank; none: equal parts
   std::optional<Tensor> out = {};

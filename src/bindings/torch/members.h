@@ -30,15 +30,15 @@ class Member {
   [[nodiscard]] Device device() const { return device_; }
   /// Index of this rank's GPU; -1: CPU ranks.
   [[nodiscard]] int device_index() const { return device_index_; }
-  /// The plan options that the group joined with for this op; empty: the planner chooses.
+  /// The plan options given for this op when the group was joined; empty: the planner chooses.
   [[nodiscard]] PlanOptions choices_of(Op op) const;
-  /// Prepared problems, the newest last. Of problems that differ only in m, only the one with the
-  /// largest m.
+  /// Prepared problems, in the order of their first preparation. Of problems that differ only in m,
+  /// the list has only the one with the largest m.
   [[nodiscard]] std::vector<Preparation> prepared() const;
 
-  /// Prepares this problem, with room for more rows, unless it is prepared already. What is
-  /// prepared depends only on the calls made so far, so all ranks prepare in the same call.
-  /// Collective if the problem is new.
+  /// Unless this problem is prepared already, prepares it with m rounded up, so that a growing m
+  /// seldom needs this again. What is prepared depends only on the calls made so far, so all ranks
+  /// prepare in the same call. Collective unless the problem is prepared already.
   void make_room(const Problem& problem, const PlanOptions& options);
   /// The same for a mixture of experts; `layer.m` is the most tokens that calls may have.
   void make_room(const MoeLayer& layer);
@@ -48,7 +48,7 @@ class Member {
   void note_collectives() { collects_ = true; }
   /// Prepares all problems once more, which GPU ranks must do after they disagreed. Collective.
   void prepare_again();
-  /// Throws in a process that was forked from the member's process.
+  /// Throws a usage error in a process that was forked from the member's process.
   void require_own_process(std::string_view op) const;
   [[nodiscard]] bool own_process() const;
 
@@ -87,12 +87,12 @@ bool has_member(const std::string& name, Device device);
 /// The group's member. Errors: usage (the group has no member in this process).
 std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, Device device);
 
-/// As member_of, but joins the group (collective) if it has no member yet. `device_index`: the
-/// tensors' GPU, with which the group joins; -1: CPU tensors. Errors: also those of joining.
+/// As member_of, but first joins the group if it has no member yet (collective). `device_index`:
+/// the tensors' GPU, which a new member uses; -1: CPU tensors. Errors: also those of joining.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device, int device_index);
-/// A function, set by Python, that joins a group. Returns 0, or an error's kind with the error's
-/// text, cut at `capacity`, in `text`. Any thread may call it, with or without Python's GIL.
+/// A function, set by Python, that joins a group. Returns 0, or an error's kind and, in
+/// `text`, its text, cut at `capacity` bytes. Any thread may call it, with or without Python's GIL.
 using Joiner = int (*)(const char* name, const char* device, int device_index, char* text,
                        int capacity);
 void set_joiner(Joiner joiner);

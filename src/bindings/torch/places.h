@@ -14,7 +14,7 @@
 
 namespace tilelace::torch_binding {
 
-/// What a call on one rank needs of its group.
+/// What a call on one rank needs to know of its group.
 struct Place {
   std::shared_ptr<Member> member;
   Device device;
@@ -33,8 +33,8 @@ Place place_of(std::string_view op, const Tensor& x, const std::string& group,
 /// Tells the peers that this rank cannot make the call.
 void refuse_at(const Place& place, const std::string& reason);
 
-/// Runs local checks. If one throws, the peers are told. The error is ours, or torch's if there is
-/// no memory for a staged copy.
+/// Runs `body`, which checks the call on this rank alone. If it throws (an Error, or torch's error
+/// if there is no memory for a staged copy), tells the peers and throws on.
 template <class Body>
 auto checked_here(const Place& place, const Body& body) {
   try {
@@ -45,8 +45,8 @@ auto checked_here(const Place& place, const Body& body) {
   }
 }
 
-/// Tells the peers that this rank cannot make their call, and why. Collective, like the call in
-/// whose place it is made.
+/// Tells the peers that this rank cannot make the call that they make, and why. Collective: it
+/// takes the place of this rank's call.
 void refuse_call(const std::string& group, Device device, const std::string& reason, void* stream,
                  bool collects);
 
@@ -59,8 +59,8 @@ void* stream_on(int device_index);
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);
 
-/// Units (indices of the split dimension) of every rank, and the rows to pass to the library; rows
-/// are empty if the library's even split is the same.
+/// How many units (indices of the split dimension) every rank has, and the rows per rank to pass to
+/// the library; `rows` is empty if the library's even split is the same.
 struct Split {
   std::vector<int64_t> units;
   std::vector<int64_t> rows;

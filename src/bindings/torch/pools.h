@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symmetric memory for torch's allocator. All ranks reserve it together; then each rank hands out
-// pieces alone. For torch an allocator is two C functions without context, so each pool has a
-// numbered place with functions of its own: tilelace_pool_<place>_allocate and tilelace_pool_free.
+// pieces alone. torch takes two C functions without context as an allocator. So each pool has a
+// number, its place, and a tilelace_pool_<place>_allocate of its own; all share tilelace_pool_free.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tilelace::torch_binding {
 
-/// The most pools at a time. It is fixed, since functions cannot be made while a program runs.
+/// The most pools at a time: so many allocate functions are compiled in.
 inline constexpr int kMostPools = 32;
 
 /// Makes a pool and returns its number, its place and the device index that its group joined with.
@@ -19,7 +19,7 @@ std::vector<int64_t> make_pool(std::string group, std::string device, int64_t by
 
 /// Frees the pool's memory and returns true; returns false if a piece is in use, and true for
 /// an unknown number. torch must not allocate from the pool any more, and work on its memory must
-/// have finished. Local; does nothing in a process that was forked from the owner.
+/// have finished. Not collective; does nothing in a process that was forked from the owner.
 bool drop_pool(int64_t number);
 
 }  // namespace tilelace::torch_binding

@@ -17,7 +17,7 @@ namespace tilelace::torch_binding {
 
 using torch::stable::Tensor;
 
-/// Alignment, in bytes, of tensors' data and, on GPUs, of their rows.
+/// Alignment, in bytes, that the library needs of tensors' data and, on GPUs, of each row.
 inline constexpr int64_t kAlignment = 16;
 
 /// Throws a usage error "op: text".
@@ -33,7 +33,7 @@ std::string shape_of(const Tensor& t);
 /// Errors: usage (an undefined tensor: torch's dispatcher passes one for None).
 void require_tensor(std::string_view op, const std::string& name, const Tensor& t);
 
-/// Errors: usage (another dtype).
+/// Errors: usage (a dtype that the library does not have).
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 
 /// The element type for a collective: the tensor's own if the collective adds, else any of the same
@@ -75,15 +75,15 @@ struct Matrix {
   TensorView view;
 };
 
-/// A tensor of two dimensions (or of one, as a single row) in a layout that kernels can read.
-/// Errors: usage (dtype, device, dimensions).
+/// A tensor of two dimensions (or of one, as a single row) as a matrix; a staged copy if kernels
+/// cannot read the tensor's layout. Errors: usage (dtype, device, number of dimensions).
 Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
 /// x as a matrix of rows. Dimension `dim` comes first; each index of it has `inner` rows.
 struct Rows {
   Tensor tensor;      ///< x
   Tensor matrix;      ///< [units * inner, k]
-  Tensor swapped;     ///< x with dimensions 0 and `dim` swapped: the order of results in memory
+  Tensor swapped;     ///< x with dimensions 0 and `dim` swapped, as results lie in memory
   int64_t units = 0;  ///< x.size(dim)
   int64_t inner = 1;  ///< rows per unit
   int64_t dim = 0;    ///< dimension of x that is split; not negative
@@ -97,7 +97,7 @@ class Result {
   /// is no view, since autograd forbids writing to views that an op returns.
   Result(const Rows& x, int64_t units, int64_t cols, Device device);
   /// Uses a given tensor, which must be shaped as x, with `units` in dimension x.dim and `cols` in
-  /// the last. Errors: usage (shape, place).
+  /// the last. Errors: usage (wrong shape, type or device; elements that overlap).
   Result(std::string_view op, const std::string& name, const Tensor& given, const Rows& x,
          int64_t units, int64_t cols, Device device);
 
@@ -110,7 +110,7 @@ class Result {
 
   Tensor tensor_;
   Matrix matrix_;
-  std::optional<Tensor> copy_to_;  ///< where finish() copies the staged result; split dim first
+  std::optional<Tensor> copy_to_;  ///< finish() copies a staged result to it; split dim first
 };
 
 }  // namespace tilelace::torch_binding

@@ -12,23 +12,23 @@
 
 namespace tilelace::cuda {
 
-/// Device memory that a product may use while it runs, aligned to 256 bytes.
+/// Workspace of a GEMM: device memory that it may use while it runs, aligned to 256 bytes.
 struct CublasRoom {
   void* memory = nullptr;
   std::size_t bytes = 0;
 };
 
-/// With tensors aligned to this many bytes cuBLASLt may choose among all its algorithms.
+/// If tensors are aligned to this many bytes, cuBLASLt may choose among all its algorithms.
 inline constexpr std::size_t kCublasAlignment = 256;
 
-/// The algorithms for one problem, in the order of cublasLtMatmulAlgoGetHeuristic.
+/// The algorithms for one problem, in the order in which cublasLtMatmulAlgoGetHeuristic lists them.
 class CublasGemm {
  public:
   /// Finds at most `wanted` algorithms; allocates `workspace` bytes. Errors: system (no library, no
   /// algorithm).
   CublasGemm(const plan::GemmProblem&, int wanted = 16, std::size_t workspace = 64U << 20);
-  /// The same with this room as workspace, for tensors aligned to `alignment` bytes. Allocates
-  /// nothing on the device.
+  /// The same with the given workspace, for tensors aligned to `alignment` bytes. Allocates nothing
+  /// on the device.
   CublasGemm(const plan::GemmProblem&, int wanted, CublasRoom, std::size_t alignment);
   CublasGemm(const CublasGemm&) = delete;
   CublasGemm& operator=(const CublasGemm&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMMs by cuBLASLt in one rank's calls. The algorithms for each problem are looked up once and
-// kept while the problem is among the last ones used.
+// GEMMs by cuBLASLt in one rank's calls. The algorithms for a problem are looked up when it is
+// first used, and kept for the problems that were used last.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -16,8 +16,8 @@
 
 namespace tilelace::cuda {
 
-/// How NCCL knows a buffer. plain: not at all (from cudaMalloc); registered: by ncclCommRegister;
-/// window: as a symmetric window. The last two are from ncclMemAlloc.
+/// How a buffer is registered with NCCL. plain: not at all (memory of cudaMalloc); registered: by
+/// ncclCommRegister; window: as a symmetric window. The last two have memory of ncclMemAlloc.
 enum class NcclBuffer : std::uint8_t { plain, registered, window };
 
 constexpr std::string_view name_of(NcclBuffer b) {
@@ -32,7 +32,7 @@ constexpr std::string_view name_of(NcclBuffer b) {
 /// libnccl's version, as ncclGetVersion gives it (22809 is 2.28.9); 0 if it cannot be loaded.
 int nccl_version();
 
-/// Device memory for an NcclGroup. Local; destroy it only when no rank uses it any more.
+/// Device memory for an NcclGroup. No call is collective. Destroy it only when no rank uses it.
 class NcclMemory {
  public:
   NcclMemory(const NcclMemory&) = delete;
@@ -51,8 +51,8 @@ class NcclMemory {
 };
 
 struct NcclOptions {
-  double timeout_s = 30;  ///< limit of every wait for NCCL or a peer
-  /// Whether NCCL's host functions block. If so, only running collectives have a timeout.
+  double timeout_s = 30;  ///< longest time that a call waits on the host for NCCL or a peer
+  /// Whether NCCL's host functions block. If so, they have no timeout; finish() still has one.
   bool blocking = false;
   /// The most CTAs of an NCCL kernel; 0: NCCL's choice. Kernels under a limit have no clusters, so
   /// that their CTAs fit on any free SMs. A limit that the environment overrides is an error.
@@ -71,14 +71,14 @@ struct NcclExchange {
   int from_rank = 0;
 };
 
-/// One rank's part of an NCCL communicator. All calls come from one thread.
-/// The collectives are asynchronous, may be captured (mode relaxed) and come in the same order on
-/// every rank; count is in elements. They throw: system (what NCCL said), peer, timeout.
+/// One rank's part of an NCCL communicator. All calls must come from one thread. The collectives
+/// are asynchronous, may be captured (mode relaxed) and must be called in the same order on
+/// every rank; count is in elements. Errors: system (NCCL's error), peer, timeout.
 class NcclGroup {
  public:
   /// Collective over `group`, which must outlive this object and its memory; bounded.
-  /// NCCL_NVLS_ENABLE must be 0 in the environment. Errors: system (no library, or multicast not
-  /// off; every rank gets the error, which names the rank), peer, timeout.
+  /// NCCL_NVLS_ENABLE must be 0 in the environment. Errors: system (a rank has no library, or has
+  /// not turned multicast off; every rank gets the error, which names that rank), peer, timeout.
   NcclGroup(comm::Group& group, int device, const NcclOptions& options = {});
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -86,7 +86,7 @@ class NcclGroup {
   /// ends. Memory from allocate() may be destroyed before or after this object.
   ~NcclGroup();
 
-  /// Every rank passes the same kind and bytes. Collective for windows. Errors: as for collectives.
+  /// Every rank passes the same kind and bytes. Collective if kind is window. Errors: as above.
   std::unique_ptr<NcclMemory> allocate(std::size_t bytes, NcclBuffer kind);
 
   /// to[ranks * count] = every rank's from[count]; in place if `from` is this rank's part of `to`.
