@@ -6,11 +6,11 @@
 
 namespace tilelace::check {
 
-/// For mutants of kernels' orders: rebuilds a rank's lists from an order with the mutant's fault.
-/// Returns false if the call has no such order or the lists stay the same.
+/// For mutants (mutate.h) of the order in which kernels walk tiles: rebuilds a rank's step lists
+/// from the faulty order. Returns false if the call has no such order or the lists stay the same.
 bool bend(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
-/// The same for mutants of collectives, which rewrite or rebuild the lists.
+/// The same for mutants of collectives: rewrites the lists or rebuilds them from a faulty schedule.
 bool bend_exchange(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
 }  // namespace tilelace::check

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One call for the checker: its description, the schedule of every rank, and how memory is divided
-// into cells.
+// into cells, the smallest parts that the checker tells apart.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -16,18 +16,18 @@
 namespace tilelace::check {
 
 /// How a kernel walks the tiles of a fused ag_gemm or gemm_rs, if CallSpec::straddle is false
-/// (schedule/gather_tiles.h, reduce_tiles.h). The defaults are the walk of CPU ranks.
+/// (schedule/gather_tiles.h, reduce_tiles.h). The default is how CPU ranks walk.
 struct WalkSpec {
   int apart = -1;                 ///< how many shards are walked one after the other; -1: all
-  std::vector<int> joins = {};    ///< apart 0: after how many tiles each shard joins the walk
-  bool whole = false;             ///< ag_gemm, store: tiles cover all rows as one matrix
+  std::vector<int> joins = {};    ///< apart 0: the i-th shard to arrive joins after joins[i] tiles
+  bool whole = false;             ///< ag_gemm by store: tiles may hold rows of several shards
   bool across = false;            ///< whole walk: the walk's rows are columns of the result
   std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
-  int senders = 0;                ///< ag_gemm, store: the last workers only send (not all of them)
+  int senders = 0;                ///< ag_gemm by store: how many workers, the last, only send
   bool together = false;          ///< gemm_rs: remote shards are walked together
   bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;
-  int wide = 1 << 20, deep = 1;  ///< extents of a block (schedule::GemmOrder)
+  int wide = 1 << 20, deep = 1;  ///< tiles of a block (schedule::GemmOrder)
 
   bool operator==(const WalkSpec&) const = default;
 };
@@ -35,8 +35,8 @@ struct WalkSpec {
 struct CallSpec {
   Op op = {};
   std::int64_t m = 0;
-  std::vector<std::int64_t> rows;  ///< rows of each shard; empty: split evenly, remainder first
-  std::int64_t cols = 1;           ///< ag_gemm: 0 is the gather alone
+  std::vector<std::int64_t> rows;  ///< rows of each shard; empty: even, the first may have 1 more
+  std::int64_t cols = 1;           ///< columns of tiles; ag_gemm: 0 is the gather alone
   int tile_m = 128;
   std::int64_t chunk_rows = 128;
   int raster_group = 1;
@@ -48,18 +48,18 @@ struct CallSpec {
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: blocks are multiples of this many rows
   /// gemm_rs, gemm_ar: the sum follows the GEMM (schedule/reduce_rows.h), with one unit per row.
-  /// Transport pull or store (two-shot); pushed sums are checked as collectives. Tiles do not
-  /// matter, since the GEMM is one step.
+  /// Transport pull or, for a two-shot gemm_ar, store; pushed sums are checked as collectives.
+  /// Tiles do not matter, since the GEMM is one step.
   bool unfused = false;
-  /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h). The
-  /// schedule ignores the transport, which must not be store.
+  /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h). Then
+  /// `transport` has no effect, but must not be store.
   std::optional<schedule::HandWay> hand;
-  int shots = 1;        ///< multimem: 1: one-shot; 2: two-shot
-  bool direct = false;  ///< multimem, two-shot: sums are stored directly in the peers' results
-  /// Fused gemm_ar of GPUs (schedule/share_tiles.h): a column's own tiles come `lag` columns after
-  /// its remote tiles. 0 for all other calls. Needs transport store; `blocks` are per shard.
+  int shots = 1;        ///< transport multimem: 1 is one-shot, 2 is two-shot
+  bool direct = false;  ///< multimem, two-shot: sums are stored straight in the peers' results
+  /// Fused gemm_ar of GPUs (schedule/share_order.h): the own tiles of a column are computed `lag`
+  /// columns after its remote tiles; 0: no such call. Needs transport store; `blocks` is per shard.
   int lag = 0;
-  bool by_columns = false;  ///< with lag: ranks own columns over all rows, in one block
+  bool by_columns = false;  ///< with lag: a rank owns some columns of all rows, in one block
   WalkSpec walk;
   /// If set, the call is this collective, and no field above is used.
   std::optional<ExchangeSpec> exchange = {};
@@ -77,17 +77,17 @@ std::ostream& operator<<(std::ostream&, const CallSpec&);
 CallSpec spec_of(const schedule::AgGemm&);
 CallSpec spec_of(const schedule::GemmReduce&);
 
-/// Why there is no schedule for this spec; none if there is.
+/// The reason why this spec has no schedule; nullopt if it has one.
 std::optional<std::string> legal(const CallSpec&, int ranks);
 
-/// The fewest actors per rank that must run at the same time: 1 if they wait only for peers' actors
-/// of the same number, 2 if only for the peers' copy roles; else all actors that peers wait for.
+/// The fewest of a rank's actors (copy role, workers) that must run at the same time. 1: they wait
+/// only for peers' actors of the same number; 2: only for copy roles; else all that peers wait for.
 int min_resident(const CallSpec&, int workers);
 
 /// How many workers of a rank start before its copy role.
 int launched_first(const CallSpec&, int workers);
 
-/// Rows of a region, cut where any tile or chunk begins, so that every access covers whole cells.
+/// A region's rows, cut into cells where any tile or chunk begins: an access covers whole cells.
 class Cuts {
  public:
   explicit Cuts(Index rows);
@@ -105,7 +105,7 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-/// Schedules with the kernels' own types of orders; Many..: with room for kMaxCheckedRanks ranks.
+/// Schedules with the types of tile orders that kernels use. Many...: for up to kMaxCheckedRanks.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
 using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;
@@ -115,7 +115,7 @@ using ManyReduceTiles = schedule::ReduceTiles<schedule::ReduceOrderOf<kMaxChecke
 /// Immutable; shared by all calls with the same spec.
 class CallPlan {
  public:
-  /// Throws a usage error unless legal.
+  /// Throws a usage error if legal() has a reason against the spec.
   CallPlan(const CallSpec& spec, int ranks, int workers);
   CallPlan(const CallPlan&) = delete;
   CallPlan& operator=(const CallPlan&) = delete;
@@ -131,8 +131,8 @@ class CallPlan {
     return spec_.exchange ? result_rows(rank) : split().shard(rank);
   }
 
-  /// Calls f(this rank's schedule). Only for calls of AgGemm and GemmReduce: not unfused, not
-  /// multimem, without lag.
+  /// Calls f(this rank's schedule). Only for calls with an AgGemm or GemmReduce schedule: no
+  /// collective, not unfused, not multimem, without lag.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -140,7 +140,7 @@ class CallPlan {
     if (spec_.walk.pairs) return f(pairs_.at(r));
     return few() ? f(reduce_.at(r)) : f(many_reduce_.at(r));
   }
-  /// This rank's schedule of a call by multimem.
+  /// This rank's schedule of a call with transport multimem.
   [[nodiscard]] const schedule::TileSums& switched(int rank) const {
     return switched_.at(static_cast<std::size_t>(rank));
   }
@@ -152,7 +152,7 @@ class CallPlan {
   [[nodiscard]] const ExchangeCall& exchange(int rank) const {
     return exchanges_.at(static_cast<std::size_t>(rank));
   }
-  /// Number of units that carry epochs, on each rank.
+  /// Number of units on each rank that carry the call's epoch themselves (lines).
   [[nodiscard]] Index num_lines() const;
   /// As visit(), but for calls of all kinds.
   template <class F>
@@ -197,7 +197,7 @@ class CallPlan {
   int ranks_;
   int workers_;
   Index num_flags_ = 0;
-  bool numbered_ = false;  ///< whether partials are numbered
+  bool numbered_ = false;  ///< ReduceTiles::numbered()
   std::vector<Index> borders_;
   std::vector<GatherTiles> gather_;
   std::vector<ManyGatherTiles> many_gather_;

@@ -20,8 +20,8 @@ struct Release {
   Time time = 0;
 };
 
-/// The clocks of all actors. An actor's own entry grows at each release, which separates what it
-/// did before from what it did after.
+/// The clocks of all actors. An actor's own entry grows at each release, so that its steps before
+/// the release have an earlier time than its steps after.
 ///
 /// A release stores no clock. Instead each actor logs what it learns, in order, and how long the
 /// log was at each of its releases. If actor a knows actor b up to time t, a knows all that b had
@@ -38,15 +38,15 @@ class Clocks {
     return actor < 0 || at(a).known[static_cast<std::size_t>(actor)] >= time;
   }
 
-  /// Advances actor a's time, so that an acquire of this release does not cover a's later steps.
+  /// Advances actor a's time: who acquires this release does not learn of a's later steps.
   Release release(int a);
   void acquire(int a, Release r);
-  /// Actor a learns all of `other`, a join of clocks that actors had at releases.
+  /// Actor a learns all of `other`, which is a join() of clocks that actors had at releases.
   void acquire(int a, const Clock& other);
   /// Drops the parts of the logs that all actors know.
   void trim();
 
-  /// Number of entries kept in addition to the actors' clocks.
+  /// Number of entries in logs and copies, in addition to the actors' clocks.
   [[nodiscard]] std::size_t kept() const;
   /// Number of clock entries read so far.
   [[nodiscard]] std::int64_t work() const { return work_; }
@@ -55,7 +55,7 @@ class Clocks {
   /// How much an actor had logged at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< number of gaps in the log so far
+    std::uint32_t gap = 0;     ///< number of gaps in the log so far; each ends with a copy
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {
@@ -69,7 +69,7 @@ class Clocks {
     std::deque<Copy> copies;
     Moment now;
     Time first = 0;
-    bool lost = false;  ///< whether the log lacks things that were learned since the last copy
+    bool lost = false;  ///< a gap: the log lacks things learned since the last copy
 
     [[nodiscard]] const Moment& moment(Time time) const {
       return moments[static_cast<std::size_t>(time - first)];

@@ -6,7 +6,7 @@
 
 namespace tilelace::check {
 
-/// Random numbers for the i-th case of a seed.
+/// Random numbers that depend only on a seed and the number i of a case.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::int64_t i)

@@ -31,7 +31,7 @@ struct ExchangeSpec {
 };
 
 std::string to_string(const ExchangeSpec&);
-/// Why there is no schedule for this spec; none if there is.
+/// The reason why this spec has no schedule; nullopt if it has one.
 std::optional<std::string> legal(const ExchangeSpec&, int ranks);
 
 /// One rank's part of a collective.
@@ -47,17 +47,17 @@ struct ExchangeCall {
   }
 };
 
-/// Lays out parcels and pieces as real calls do.
+/// Makes the schedule and places the parcels as real calls do.
 ExchangeCall make_exchange(const ExchangeSpec&, int rank, int ranks);
 
 FlagName flag_name(const ExchangeCall&, Index flag);
 
 inline RowRange from(Index begin, RowRange rows) { return {begin, begin + rows.size()}; }
 
-/// Verbs that note the steps of a round, parcel by parcel. In a step `at` is the parcel's place,
-/// `rows` are rows of `in` or `out`, and `block` is the round (for lines, the shot). Noted verbs:
-/// push, reduce (a term of a sum), store, store_result (a sum to a peer), deliver; for lines also
-/// put_line and take_line.
+/// Verbs that note the steps of a round, parcel by parcel. In a Step, `at` is the data's first unit
+/// in the staging memory or, without staging, in `in` or `out`; `rows` are units of `in` or `out`;
+/// `block` is the round (lines: the shot). Noted verbs: push, reduce (a term of a sum), store,
+/// store_result (a sum to a peer), deliver; for lines also put_line and take_line.
 template <class S, class Verbs, class Note>
 class NotedExchange : public NotedVerbs<Verbs, Note> {
  public:
@@ -158,8 +158,8 @@ class NotedExchange : public NotedVerbs<Verbs, Note> {
   Note note_;
 };
 
-/// Actor 0 sends the rank's headers and admits. Actors 1 to s.workers run the exchange. Other
-/// actors only admit.
+/// Actor 0 sends the rank's headers and then admits (waits for the peers' headers). Actors 1 to
+/// s.workers run the exchange. Other actors only admit.
 template <class S, class Verbs>
 void run_exchange_actor(const S& s, int actor, Verbs& v) {
   if (actor == 0) schedule::signal_headers(s.ranks, s.rank, v);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the lists of every role of every rank over consecutive calls. Lists are fixed and flags only
-// grow, so one greedy run shows whether there are deadlocks, and its happens-before shows whether
-// any run has races.
+// Runs the recorded steps of every role of every rank over consecutive calls. A role's steps are
+// fixed and flags only grow. So one greedy run shows whether any run can deadlock, and its
+// happens-before shows whether any run has races.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -20,12 +20,12 @@ struct CheckConfig {
   std::vector<CallSpec> calls;
   int ranks = 1;
   int workers = 1;
-  int resident = 0;        ///< actors per rank that run at the same time, in launch order; 0: all
+  int resident = 0;        ///< actors of a rank that run at the same time, in launch order; 0: all
   std::uint64_t seed = 0;  ///< for a random order of actors; 0: rank 0 runs as far ahead as it can
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
   int lost = -1;           ///< index of the step to leave out of rank 0's copy role; -1: none
-  std::uint32_t idle = 0;  ///< at the start: calls since flags and lines were last raised
+  std::uint32_t idle = 0;  ///< how many calls before the first one raised no flags or lines
 
   bool operator==(const CheckConfig&) const = default;
 };
@@ -44,17 +44,17 @@ struct CheckReport {
   std::int64_t work = 0;   ///< number of clock entries and cells that the checker read
 };
 
-/// Throws a usage error unless legal.
+/// Throws a usage error if legal() has a reason against the config.
 CheckReport check(const CheckConfig& config);
 
 /// State that runs of the same calls share.
 struct PreparedCalls;
 
 /// Runs the same calls many times, in different orders and with different numbers of resident
-/// actors. After one run without findings, further runs only look for deadlocks: each wait sees the
-/// same value of its flag in any order, so happens-before is the same, and so are races, lost and
-/// doubled work (a test shows this on thousands of lists, also faulty ones). Runs with a mutant are
-/// always checked in full. If calls change, checking starts again.
+/// actors. After one run without findings, further runs only look for deadlocks. In any order, a
+/// wait ends with the same value of its flag. So happens-before is the same, and so are races, lost
+/// work and doubled work (tests show this on thousands of lists, also faulty ones). Runs with a
+/// mutant are always checked in full. If calls change, checking starts again.
 class Checker {
  public:
   CheckReport check(const CheckConfig& config);

@@ -25,7 +25,7 @@ class Explorer {
     int waiters = -1;
   };
 
-  /// Actors that begin and end calls together: all of a rank, unless a mutant parts them.
+  /// Actors that begin and end calls together: all of a rank, unless a mutant separates them.
   struct Stream {
     int rank = 0;
     std::vector<int> launch;  ///< actors in launch order
@@ -43,7 +43,7 @@ class Explorer {
     int rank = 0;
     int stream = 0;
     std::uint32_t priority = 0;
-    int waits_before = -1;  ///< actor that began before this one to wait for the same word
+    int waits_before = -1;  ///< the actor that waited for the same word just before; -1: none
     bool blocked = false;
   };
 

@@ -7,8 +7,8 @@
 
 namespace tilelace::check {
 
-/// Records the steps of every actor of a rank in a call. `run(actor, verbs)` calls the verbs; actor
-/// 0 is the copy role.
+/// Records the steps of every actor of a rank in a call. `run(actor, verbs)` calls the verbs. Actor
+/// 0 is the copy role, the others are the workers.
 template <class Run>
 std::vector<StepList> lists_of(int workers, Run run) {
   std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);
@@ -24,7 +24,7 @@ std::vector<StepList> lists_of(int workers, Run run) {
   return lists;
 }
 
-/// The same for a collective, whose schedule a mutant may have changed.
+/// The same for a collective with schedule s, which a mutant may have changed.
 template <class S>
 std::vector<StepList> exchange_lists(int workers, const S& s, const ExchangeCall& call) {
   std::vector<StepList> lists(static_cast<std::size_t>(workers) + 1);

@@ -6,7 +6,7 @@
 
 namespace tilelace::check {
 
-/// Regions of a rank's memory. Up to `lines` they are in the call's slot; the rest are the user's.
+/// Regions of a rank's memory: `gathered` to `lines` are in the call's slot, the rest the user's.
 enum class Region : std::uint8_t {
   gathered,
   outgoing,
@@ -87,7 +87,7 @@ void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& em
   each_access(static_cast<const schedule::AgGemm&>(s), x, emit);
 }
 
-/// Rows of `incoming` at `rank` that hold the partials of `child` for the rows of this step.
+/// Rows of `incoming` at `rank` for the step's rows of `child`, which sends `rank` its partials.
 inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
   schedule::GemmReduce at = s;
   at.rank = rank;
@@ -160,7 +160,7 @@ void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& em
     if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
-/// Where area number `place` holds `rows`, a part of `own`. Each area has room for all of `own`.
+/// Where `rows`, a part of `own`, lie in the `place`-th of several areas of own.size() rows each.
 inline RowRange placed(RowRange own, Index place, RowRange rows) {
   const Index begin = place * own.size() + rows.begin - own.begin;
   return {begin, begin + rows.size()};
@@ -171,9 +171,9 @@ inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
 }
-/// The place of these units in `incoming` at `rank`: in a ring, the units themselves; else in the
-/// source's area. The checker keeps the terms of different sources apart even if the real schedule
-/// adds them in one place.
+/// The place of these units in `incoming` at `rank`: in a ring, the same indices; else a place in
+/// the source's area. The checker keeps the terms of different sources apart even if the real
+/// schedule adds them in one place.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
   return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
@@ -224,7 +224,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Where `incoming` at `rank`, the rank that sums these rows, holds the source's terms.
+/// Where `incoming` holds the source's terms for these rows, at `rank`, which sums the rows.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
   return placed(s.shard(rank), source < rank ? source : source - 1, rows);
 }
@@ -271,7 +271,7 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
 
 /// Reduce reads the partials in all slots. It stores one-shot sums in this rank's `out`, two-shot
 /// sums on all ranks: in their slots or, if `direct`, in their `out`. Sums in a slot replace the
-/// partials there; here they are a region of their own, as for ReduceRows below.
+/// partials there; the checker has a region of its own for sums, as for ReduceRows below.
 template <class Emit>
 void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {
@@ -310,8 +310,8 @@ void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Shared sums replace partials in memory. Here sums have a region of their own, since a cell is
-/// written once. No race is missed: only the actor that writes a sum reads the replaced partials.
+/// Shared sums replace partials in memory. The checker has a region of its own for sums: it allows
+/// one write per cell. No race is missed: only the writer of a sum reads the partials it replaces.
 template <class Emit>
 void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks maps of mixtures of experts (schedule/moe_map.h) from any maker.
+// Checks maps of mixtures of experts (schedule/moe_map.h), whichever code made them.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -38,7 +38,7 @@ inline constexpr std::array kMapMutants{MapMutant::unstable_order, MapMutant::la
                                         MapMutant::stale_tail,     MapMutant::old_hash};
 std::string_view name_of(MapMutant);
 
-/// Makes the mistake in a correct map; false if this map has no place for it.
+/// Makes the mistake in a correct map. Returns false if this map cannot have it.
 bool bend_map(MapMutant, const schedule::MoeMap&, std::span<std::int32_t> map);
 
 /// Result of checking many maps made by the reference algorithm.
@@ -47,7 +47,7 @@ struct MapSweep {
   std::string finding;  ///< the first finding, with its routing; empty: none
 };
 /// Checks all routings of up to 4 tokens, 3 experts and 2 choices, also with ids that name no
-/// expert, for all ranges of experts; then `random` random routings.
+/// expert, for each range of experts that a rank may have; then `random` random routings.
 MapSweep sweep_maps(std::int64_t random, std::uint64_t seed);
 
 struct MapMutantResult {

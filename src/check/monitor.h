@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges the actors' steps as they happen, by vector clocks (happens-before), cell by cell. The
-// explorer feeds it recorded steps; the CPU backend's checked mode feeds it real steps, under a
-// mutex.
+// Judges the actors' steps as they happen, by vector clocks (happens-before), for each cell of
+// memory (check/call.h). The explorer feeds it recorded steps; the CPU backend's checked mode feeds
+// it real steps, under a mutex.
 #pragma once
 #include <deque>
 #include <memory>
@@ -25,13 +25,13 @@ class Monitor {
     std::uint32_t first_epoch = 1;
     int slots = 2;           ///< 1 for a mutant
     int flag_slots = 2;      ///< 1 for a mutant
-    std::uint32_t idle = 0;  ///< at the start: calls since flags and lines were last raised
+    std::uint32_t idle = 0;  ///< how many calls before the first one raised no flags or lines
     std::size_t max_findings = 8;
   };
   explicit Monitor(const Setup& setup);
 
   /// Each actor of the plan begins and ends each call, in order. `ordered`: the actor begins this
-  /// call after all actors of its rank have ended the previous one (as streams and joins ensure).
+  /// call after all actors of its rank have ended the previous one (as a stream ensures).
   void begin_call(int actor, Index call, const std::shared_ptr<const CallPlan>& plan,
                   bool ordered = true);
   /// `whole`: false if the actor gave up after an error; the call's results are then not checked.
@@ -70,7 +70,7 @@ class Monitor {
     int rank = 0;
     Index call = -1;
     CallState* state = nullptr;
-    const Step* step = nullptr;  ///< the step that is being judged
+    const Step* step = nullptr;  ///< the actor's step that is being judged
     std::uint32_t steps = 0;
     bool admitted = false;
     int terms = 0;  ///< number of terms added to the current sum
@@ -87,7 +87,7 @@ class Monitor {
   struct Slot {
     Index call = -1;
     Clock now, before;
-    std::vector<Index> checked;  ///< by actor: the last call whose first use was checked
+    std::vector<Index> checked;  ///< by actor: the last call in which its first use was checked
   };
 
   /// Each actor's last read of a rank's results, and the last call that the rank has begun. Between

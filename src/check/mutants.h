@@ -15,8 +15,8 @@ std::vector<CheckConfig> exchange_scenarios();
 
 struct MutantResult {
   Mutant mutant = Mutant::none;
-  int applied = 0;      ///< scenarios in which the mutant changed something
-  int caught = 0;       ///< number of these with a finding
+  int applied = 0;      ///< number of scenarios in which the mutant changed something
+  int caught = 0;       ///< number of those scenarios that have a finding
   std::string finding;  ///< the first finding
 };
 

@@ -78,7 +78,7 @@ std::string_view name_of(Mutant);
 /// One line that says what the mutant breaks.
 std::string_view describe(Mutant);
 
-/// Rewrites the lists of a rank (copy, then workers). False if nothing changed.
+/// Rewrites the lists of a rank (copy role, then workers). Returns false if nothing changed.
 bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
 }  // namespace tilelace::check

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records verb calls of role loops as lists, and reports calls of real verbs to a Monitor.
+// Records calls of verbs (schedule/verbs.h) as lists; reports calls of real verbs to a Monitor.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -9,7 +9,7 @@
 
 namespace tilelace::check {
 
-/// Records the steps of every actor of a rank in a call: copy, then each worker.
+/// Records the steps of every actor of a rank in a call: the copy role, then each worker.
 std::vector<StepList> record(const CallPlan& plan, int rank);
 
 /// A Monitor fed by several threads.
@@ -47,8 +47,8 @@ struct WatchNote {
 };
 
 /// Real verbs with reports to the checker: `auto v = watched(real, shared, actor); run_copy(s, v);`
-/// between begin_call and end_call of that actor. A rank's actors begin call c + 1 after all of
-/// them have ended call c.
+/// between begin_call and end_call of that actor. An actor must begin call c + 1 only after all
+/// actors of its rank have ended call c.
 template <class Verbs>
 NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int actor) {
   return {real, WatchNote{&shared, actor}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: one verb call of a role as a value. The recorder stores steps, mutants rewrite them and
-// the monitor judges them.
+// A step: one call of a verb (schedule/verbs.h) by a role, as a value. The recorder stores steps,
+// mutants rewrite them and the monitor judges them.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -23,7 +23,7 @@ using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
-  int peer = -1;   ///< signals: the rank with the flag; chunks and store_x: the other rank
+  int peer = -1;   ///< signals: the flag's rank; transfers of data: the rank at the other end
   int owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   int block = 0;
   Index at = -1;  ///< index of the flag, the chunk or the tile
@@ -46,8 +46,8 @@ struct FlagName {
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
-/// The name of a flag in a call with numbered partials. `of_source`: the most partials from one
-/// source.
+/// The name of a flag in a call with numbered partials. `of_source`: the most partials that one
+/// rank sends to another.
 FlagName partial_name(Index of_source, Index flag);
 template <class Order>
 FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
@@ -77,7 +77,7 @@ inline Step step_of(Verb verb, const schedule::SumChunk& c, int peer = -1) {
 }
 /// Number of roles of a CTA in a multimem call: two math groups, and the warps that sum.
 constexpr int kRolesOfSwitched = 3;
-/// Some rows of a tile of a multimem call.
+/// Some of the rows of a tile in a multimem call.
 struct SwitchedRows {
   int rank = 0;
   int tile = 0;

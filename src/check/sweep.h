@@ -32,7 +32,7 @@ struct SweepFailure {
 
 struct SweepSummary {
   std::int64_t configurations = 0;
-  std::int64_t mixed = 0;  ///< number of these with different calls
+  std::int64_t mixed = 0;  ///< number of configurations whose calls are not all equal
   std::int64_t failed = 0;
   std::int64_t steps = 0;
   std::int64_t tiles = 0;
@@ -46,8 +46,8 @@ using SweepProgress = std::function<void(std::int64_t done)>;
 /// Checks `count` random configurations of this seed. Calls `progress`, if any, from time to time.
 SweepSummary sweep(std::int64_t count, std::uint64_t seed, const SweepProgress& progress = {});
 
-/// Checks all configurations with several threads. Consecutive ones with the same calls share a
-/// Checker.
+/// Checks all configurations with several threads. Consecutive configurations with the same calls
+/// share a Checker.
 SweepSummary check_all(const std::vector<CheckConfig>& all, const SweepProgress& progress = {});
 
 }  // namespace tilelace::check
