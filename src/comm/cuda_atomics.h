@@ -49,7 +49,7 @@ struct CudaAtomics {
   }
 };
 
-/// The same between CTAs of one device, at scope .gpu: stores need to reach only the L2 cache.
+/// The same for words between CTAs of one device, at scope .gpu: stores only need to reach L2.
 struct CudaDeviceAtomics : CudaAtomics {
   static __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* word) {
     std::uint32_t value;

@@ -6,7 +6,7 @@
 namespace tilelace::comm {
 
 /// Two adjacent words, 16-byte aligned. A reader sees each word either old or new, never torn. An
-/// access orders nothing else.
+/// access orders no other access to memory.
 struct CudaPairs {
   static __device__ __forceinline__ void store(std::uint64_t* pair, std::uint64_t first,
                                                std::uint64_t second) {

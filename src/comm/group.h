@@ -32,14 +32,14 @@ class Group {
  public:
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Does not wait for peers, which learn that this rank has left and not died.
+  /// Does not wait for peers. They learn that this rank has left, so they do not take it for dead.
   virtual ~Group();
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
   /// Gathers each rank's bytes (at most kMaxPayload), by rank. Collective, bounded; also a barrier.
-  /// Errors: usage (too long: local; a different call on another rank), peer, timeout.
+  /// Errors: usage (too long: only this rank; a different call on another rank), peer, timeout.
   virtual std::vector<std::string> all_gather(std::string_view mine, double timeout_s) = 0;
 
   /// Allocates zero-filled, page-aligned memory; every rank passes the same bytes. Collective,
@@ -48,15 +48,15 @@ class Group {
   virtual std::shared_ptr<SymmetricMemory> allocate(std::size_t bytes, double timeout_s) = 0;
 
   /// Makes a group of the listed ranks, in this order. Collective over the listed ranks only.
-  /// Errors: usage (local: this rank not listed, a rank twice or out of range), peer, timeout.
+  /// Errors: usage (only this rank: not listed, a rank twice or out of range), peer, timeout.
   virtual std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) = 0;
 
   /// Whether all ranks are threads of this process.
   [[nodiscard]] virtual bool one_process() const = 0;
 
   /// Passes an open descriptor, which stays the caller's, to every peer. Returns the peers'
-  /// descriptors by rank, none for this rank. Collective, bounded. Errors: usage (not open: local),
-  /// system, peer, timeout.
+  /// descriptors by rank, none for this rank. Collective, bounded. Errors: usage (not open: only
+  /// this rank), system, peer, timeout.
   virtual std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) = 0;
 
   /// Threads only: the last rank to arrive runs its `make`; all ranks get the result, or the Error
@@ -75,7 +75,7 @@ class Group {
   /// Throws the typed Error if the abort word is set; `op` begins its text.
   void throw_if_aborted(std::string_view op) const;
 
-  /// Whether this peer has destroyed its Group (for error texts of timeouts).
+  /// Whether this peer has destroyed its Group. For the error texts of timeouts.
   [[nodiscard]] bool has_left(int peer) const;
 
  protected:
@@ -93,13 +93,13 @@ class Group {
 };
 
 /// Makes a group whose ranks are threads of this process. Element r is for the thread of rank r.
-/// Local.
+/// Not collective.
 /// Errors: usage (ranks outside 1..kMaxRanks), system.
 std::vector<std::unique_ptr<Group>> make_thread_groups(int ranks);
 
 /// Joins this process, as a rank, to a group that meets in `directory` (made 0700 if absent).
 /// Collective.
-/// Errors: usage (directory not private, ranks that disagree or come twice), system, timeout, peer.
+/// Errors: usage (directory not private, `ranks` differ, a rank twice), system, timeout, peer.
 std::unique_ptr<Group> make_process_group(int rank, int ranks, const std::string& directory,
                                           double timeout_s);
 

@@ -18,7 +18,7 @@ enum class LinkKind : std::uint8_t { wire, shared_memory, peer_memory, nccl };
 struct RankPair {
   int low = 0, high = 1;
   Device device = {};
-  bool metered = false;  ///< an emulated rate or latency is set
+  bool metered = false;  ///< whether a rate or latency is emulated
   bool reached = true;   ///< whether each can map the other's memory
 };
 
@@ -27,7 +27,7 @@ struct LinkRow {
   std::string_view name;
   bool (*joins)(const RankPair&);
   /// Whether the peer's memory is mapped here, so that workers and kernels can store into it. If
-  /// not, only the link's copies move rows.
+  /// not, only the link's own copies move rows.
   bool maps = false;
   /// Whether the link raises flags and exchanges headers, which every call needs.
   bool signals = false;

@@ -43,7 +43,7 @@ inline std::string different_calls(int a, std::string_view step_a, int b, std::s
       a, step_a, b, step_b);
 }
 
-/// The place of `rank` in the list of a new group. Error: usage.
+/// Checks the list of a new group's members; returns the index of `rank` in it. Error: usage.
 inline int require_members(std::span<const int> members, int rank, int ranks) {
   std::vector<bool> seen(static_cast<std::size_t>(ranks));
   for (const int m : members) {

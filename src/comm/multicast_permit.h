@@ -13,8 +13,8 @@ class MulticastPermit {
   /// Whether TILELACE_MULTICAST is "1" in the environment.
   [[nodiscard]] static bool environment_allows();
 
-  /// `option`: whether the program asks for multicast. Local. Error: usage, unless the program asks
-  /// and the environment allows it; `op` begins the text.
+  /// `option`: whether the program asks for multicast. Not collective. Error: usage, unless the
+  /// program asks and the environment allows it; `op` begins the text.
   static MulticastPermit ask(bool option, std::string_view op);
 
  private:

@@ -43,7 +43,7 @@ std::shared_ptr<SymmetricMemory> make_anonymous(std::size_t bytes, int ranks);
 /// A sealed memfd of this size: a process that maps it can rely on its size.
 UniqueFd make_sealed_memfd(std::size_t stride);
 
-/// Throws (kind peer) unless the descriptor is a memfd of this size with our seals. Without seals a
+/// Throws (kind peer) unless this is a memfd of this size, sealed as make_sealed_memfd does. Else a
 /// peer could truncate the file, and reading it here would raise SIGBUS.
 void check_sealed_memfd(int fd, std::size_t stride, int owner);
 

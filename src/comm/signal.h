@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only atomics of the project: flags that only grow, and waits that always end.
+// Flags that only grow and order data between ranks, and waits that always end.
 //
 // A flag is a word with one writer. It carries the epoch (call number) and only grows; waits
 // compare signed >=, so a flag that is an epoch ahead satisfies a wait, and the number may wrap.
-// Release and acquire sit on the flag itself, never in separate fences. Every wait has a bound and
+// Release and acquire here are accesses to the flag itself, not fences. Every wait has a bound and
 // watches an abort word. `Atomics` reads and writes words (StdAtomics on the host, CudaAtomics on
 // the device, or a test's own), with static members: load_acquire, store_release, compare_exchange,
 // now_ns, pause.
@@ -35,8 +35,8 @@ TILELACE_HD constexpr std::uint32_t header_hash(Header h) { return static_cast<s
 /// Why a group stopped: the kind of error, the rank that raised it, and the rank to blame.
 struct AbortReason {
   std::uint8_t kind = 0;     ///< an ErrorKind; 0: not aborted
-  std::uint16_t origin = 0;  ///< rank that raised it
-  std::uint16_t about = 0;   ///< rank that is to blame (origin itself for abort())
+  std::uint16_t origin = 0;  ///< rank that raised the error
+  std::uint16_t about = 0;   ///< rank that is to blame; for a call of abort(): origin
 };
 
 TILELACE_HD constexpr AbortWord pack_abort(AbortReason r) {
@@ -50,7 +50,7 @@ TILELACE_HD constexpr AbortReason unpack_abort(AbortWord w) {
 
 enum class WaitStatus : std::uint8_t { reached, aborted, expired };
 
-/// Publishes everything this thread wrote before to all who observe the flag at `epoch` or later.
+/// Publishes all that this thread wrote before to those who observe the flag at `epoch` or later.
 /// Called by: the flag's one writer. Order: release. Never blocks.
 template <class Atomics>
 TILELACE_HD inline void signal(Flag* flag, std::uint32_t epoch) {
@@ -76,8 +76,8 @@ TILELACE_HD inline AbortReason read_abort(const AbortWord* word) {
 }
 
 /// Waits until `reached(load_acquire(word))`, the abort word is set, or the deadline (in Atomics'
-/// own clock, ns) has passed. Order: acquire; what the writer published before is visible on
-/// `reached`. `seen` receives the last value read.
+/// own clock, ns) has passed. Order: acquire; if `reached` is returned, what the writer published
+/// before is visible. `seen` receives the last value read.
 template <class Atomics, class Word, class Reached>
 TILELACE_HD inline WaitStatus wait_until(const Word* word, Reached reached, const AbortWord* abort,
                                          std::int64_t deadline_ns, Word& seen) {
@@ -91,7 +91,7 @@ TILELACE_HD inline WaitStatus wait_until(const Word* word, Reached reached, cons
   }
 }
 
-/// Waits for a flag to reach `epoch`. Contract as wait_until.
+/// Waits for a flag to reach `epoch`. Otherwise as wait_until.
 template <class Atomics>
 TILELACE_HD inline WaitStatus wait(const Flag* flag, std::uint32_t epoch, const AbortWord* abort,
                                    std::int64_t deadline_ns, Flag& seen) {

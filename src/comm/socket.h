@@ -18,7 +18,7 @@ constexpr std::uint32_t kFrameMagic = 0x43414c54;  // "TLAC"
 constexpr std::uint16_t kFrameVersion = 1;
 
 enum class FrameType : std::uint16_t {
-  join = 1,        ///< the sender's rank, to a rank met in a directory
+  join = 1,        ///< the sender's rank, between two ranks that meet in a directory
   hello = 2,       ///< the sender's rank, to every rank
   all_gather = 3,  ///< bytes
   allocate = 4,    ///< size, memfd
@@ -51,7 +51,7 @@ struct Outgoing {
   std::uint32_t sequence = 0;
   std::string_view bytes;
   int fd = -1;               ///< sent along; stays the caller's
-  bool credentials = false;  ///< lets a receiver with SO_PASSCRED know our pid
+  bool credentials = false;  ///< lets a receiver with SO_PASSCRED know this pid
 };
 
 /// Sends one whole frame or nothing. `problem` says what went wrong.

@@ -31,7 +31,7 @@ class SocketMesh {
   [[nodiscard]] int socket(int peer) const {
     return lines_[static_cast<std::size_t>(peer)].fd.get();
   }
-  /// Makes peers see the sockets close, even if a forked process has copies of them.
+  /// Shuts the sockets down, so that peers see them close even if a forked process has copies.
   void hang_up() noexcept;
   /// A post for every peer.
   [[nodiscard]] std::vector<Post> everyone(int fd = -1, bool takes_fd = false) const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file that reads environment variables. All of them set defaults or help tests; invalid
-// values are ignored.
+// The only file that reads environment variables. It returns texts as they are, for callers to
+// check; of switches and numbers, invalid values count as not set.
 #pragma once
 #include <unistd.h>
 
@@ -57,7 +57,7 @@ inline std::optional<std::string> columns() {
   return text == nullptr || *text == '\0' ? std::nullopt : std::optional<std::string>(text);
 }
 
-/// A variable that a launcher sets (comm/launch_env.h).
+/// A variable that a launcher sets (comm/launch_env.h), or one of NCCL's.
 inline std::optional<std::string> launch_variable(const char* name) {
   const char* text = std::getenv(name);
   return text == nullptr ? std::nullopt : std::optional<std::string>(text);

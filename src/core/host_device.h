@@ -8,7 +8,7 @@
 #define TILELACE_HD
 #endif
 
-// For role loops, which call verbs: device functions under nvcc, plain functions elsewhere.
+// For role loops (schedule/verbs.h): device functions in device code, plain functions elsewhere.
 #if defined(__CUDA_ARCH__) || (defined(__CUDACC__) && defined(TILELACE_DEVICE_LOOPS))
 #define TILELACE_ROLE __device__ __forceinline__
 #else

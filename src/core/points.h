@@ -5,7 +5,7 @@
 
 namespace tilelace::points {
 
-/// What a test does at a point. Set it before the ranks start.
+/// A function that a test runs at points. Set `hook` before the ranks start.
 using Hook = void (*)(const char* point, int rank);
 inline Hook hook = nullptr;
 
@@ -14,10 +14,10 @@ inline Hook hook = nullptr;
 inline bool poison_slots = false;
 constexpr int kPoison = 0xff;
 
-/// The point in prepare, reached once per problem.
+/// A point in prepare, which every problem that is prepared reaches once.
 inline constexpr const char* kPrepared = "prepare.problem";
 
-/// All points of a call, in order.
+/// All points of a call: at its beginning, in its copy role, in its compute role, at its end.
 inline constexpr const char* kNames[] = {
     "call.enter",          "copy.before_header",   "copy.before_wait",     "copy.before_data",
     "copy.before_flag",    "compute.before_wait",  "compute.after_wait",   "compute.before_product",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache of the most recent values, by key.
+// A cache of the values that were made last, by key.
 #pragma once
 #include <cstddef>
 #include <deque>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares calls between ranks before the calls begin, and refuses calls. For collectives and
-// mixtures of experts.
+// Compares calls between ranks before they begin, and tells peers of calls that a rank cannot make.
+// For collectives and mixtures of experts.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,8 +10,8 @@
 
 namespace tilelace::op {
 
-/// If ranks compare calls (env::compare_calls), words() must be equal on all ranks. If words()
-/// throws on one rank, the other ranks get that error here.
+/// If ranks compare calls (env::compare_calls): requires that words() is equal on all ranks. If
+/// words() throws an Error on one rank, the other ranks throw a usage error with its text here.
 template <class Impl, class Words>
 void compare(Impl& impl, std::string_view name, const Words& words) {
   if (!impl.compares) return;
@@ -24,7 +24,7 @@ void compare(Impl& impl, std::string_view name, const Words& words) {
   agree_on_calls(*impl.group, name, call, refusal, impl.options.timeout_s);
 }
 
-/// Takes the place of a collective that this rank cannot make: tells the peers the reason.
+/// Call it in place of a collective that this rank cannot make: it tells the peers the reason.
 template <class Impl>
 void refuse_collective(Impl& impl, const std::string& reason, void* stream) {
   if (impl.compares)

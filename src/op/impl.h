@@ -36,8 +36,8 @@ struct Communicator::Impl {
   Impl& operator=(const Impl&) = delete;
   ~Impl();
 
-  /// Runs one public call and remembers its failure. Refuses a second call at the same time and any
-  /// call after a failure.
+  /// Runs one public call. Remembers an error of any kind but usage. Refuses a second call at the
+  /// same time, and any call after such an error.
   template <class Body>
   decltype(auto) call(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -54,7 +54,7 @@ struct Communicator::Impl {
       throw error;
     }
   }
-  /// The same for calls without peers, whose failures stay local and are not remembered.
+  /// The same for calls without peers: no error is told to peers, and none is remembered.
   template <class Body>
   void call_alone(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -73,7 +73,7 @@ struct Communicator::Impl {
   /// If calls are compared (env::compare_calls): checks that all ranks make the same call with the
   /// same choices, byte by byte. Collective. Errors: usage, on every rank; peer, timeout.
   void compare(const Problem&, const Plan&, bool collective);
-  /// Takes the place of a call that this rank cannot make: tells the peers the reason.
+  /// Call it in place of a call that this rank cannot make: it tells the peers the reason.
   void refuse(std::string_view op, std::string_view reason, void* stream);
 
   /// The plan for this problem and these options, from a cache.
@@ -82,7 +82,7 @@ struct Communicator::Impl {
   /// Reads the tables of measured plans, once the backend knows the machine. Collective if
   /// `together`. `has_read`: a rank of this process that has read the cache already.
   void read_tuning(bool together, const Impl* has_read = nullptr);
-  /// Keeps a tuned row, from which later plans come. Every rank must keep the same row.
+  /// Keeps a tuned row of the table: later plans come from it. Every rank must keep the same row.
   void keep(const TunedProblem&);
   void keep(const op::FoundTiles&);
   /// Whether to tune before this call. True only for a problem's first call outside of a stream

@@ -29,7 +29,7 @@ class KeptTuning {
   /// it and keeps rows that other programs wrote there meanwhile. A failed write is logged once.
   void put(const Problem&, const Plan&, const plan::TunedTimes&);
   void put(const plan::GroupedProduct&, plan::GroupedTiling, const plan::TunedTimes&);
-  /// The text of a file with the rows tuned here and those of the cache.
+  /// The text of a tuning file: the rows that this program tuned and those of the cache.
   [[nodiscard]] std::string text() const { return rows_ ? rows_->text() : ""; }
 
  private:

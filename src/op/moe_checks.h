@@ -15,7 +15,7 @@ namespace tilelace::op {
 /// `hidden` and `inner` of a layer are multiples of this.
 constexpr std::int64_t kMoeGrain = 8;
 
-/// Number of experts that this rank has.
+/// Number of the layer's experts that this rank has.
 std::int64_t experts_here(const MoeLayer&);
 /// Rows of one expert in the first weight.
 std::int64_t expert_width(const MoeLayer&);
@@ -33,7 +33,7 @@ schedule::MoeMap map_of(std::string_view op, const MoeLayer&, std::int64_t m);
 MoeCall check_call(const AgMoeArgs&, int rank, int ranks);
 MoeCall check_call(std::string_view op, const MoeReduceArgs&, bool scatters, int rank, int ranks);
 void check_grouped(const GroupedGemmArgs&);
-/// Checks a map in host memory. The map's words are used as indices, so all must be in range.
+/// Checks a map in host memory: its words are used as indices, so they must be in range.
 void check_map(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 /// Throws if the map says that an id names no expert (MoeMap::wrong).
 void check_ids(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);

@@ -8,7 +8,7 @@
 
 namespace tilelace::op {
 
-/// Like call(), but with this plan. What was prepared must have room for the plan. Collective.
+/// Like call(), but with this plan, for which the prepared staging must have room. Collective.
 void run_plan(Communicator&, const CallArgs&, const Plan&);
 
 /// The communicator's group, with which benches synchronise ranks between calls. Valid as long as

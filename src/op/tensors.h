@@ -16,11 +16,11 @@ namespace tilelace::op {
 void check_tensor(std::string_view op, TensorName, const TensorView&, DType, std::int64_t rows,
                   std::int64_t cols);
 
-/// Throws unless the tensors of a valid problem match its op's row and no output overlaps another
-/// operand.
+/// Throws unless the call's tensors match the operands that the op's row in the op table lists, and
+/// no output overlaps another operand. The problem must be valid.
 void check_operands(const CallArgs&, int rank, Part);
 
-/// Throws unless the problem is valid for this many ranks and the weights fit the problem.
+/// Throws unless the problem is valid for this many ranks and the given weights fit the problem.
 void check_preparation(const Preparation&, int ranks);
 
 }  // namespace tilelace::op

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands for tuning a product of a layer of experts, with random values and routings, and a check
-// of the result. Calls take operands in turn from copies that together exceed L2, up to a limit.
+// of the result. Calls use copies of the operands in turn: enough to exceed L2, up to a limit.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace tilelace::op {
 
 class TuneValues;
 
-/// A product to tune: that of a layer's first half or that of its second half.
+/// A product to tune: that of a layer's first half (`first`) or second half, for m tokens.
 struct AskedTiles {
   MoeLayer layer;
   std::int64_t m = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands for tuning a problem, with random values, and the expected result. Calls take operands
-// in turn from copies that together exceed L2, up to a limit.
+// Operands for tuning a problem, with random values, and the expected result. Calls use copies of
+// the operands in turn: enough to exceed L2, up to a limit.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -19,8 +19,8 @@ Problem tuned_part(const Problem&);
 class TuneValues {
  public:
   TuneValues();
-  /// Element i of a rank's tensor (tensor 0: the input; 1, 2, ...: weights), rounded to the type.
-  /// `scale`: a power of two.
+  /// Element i of a rank's tensor (tensor 0: the input; 1, 2, ...: weights), times `scale`, a power
+  /// of two, and rounded to the type.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i, float scale = 1) const;
   /// The first `count` elements of a rank's tensor, as bytes of the type. Values are periodic: this
   /// returns one period at most, even if `count` is larger.
@@ -35,7 +35,7 @@ class TuneValues {
 void fill_rounds(DeviceBuffer&, const std::string& first, std::int64_t elements, DType);
 /// Fills a buffer with NaNs.
 void fill_nans(DeviceBuffer&);
-/// How many copies of this size L2 cannot hold together, up to a limit.
+/// How many copies of this size it takes to exceed L2, at most a fixed limit.
 std::int64_t copies_beyond_l2(std::int64_t bytes);
 
 class TuneOperands {

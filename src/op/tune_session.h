@@ -49,7 +49,7 @@ class TuneSession {
   struct TimedCall {
     std::function<void(int)> run;
     double predicted_us = 0;
-    double about_us = 0;  ///< time of a call, taken after the capture; 0: no graph yet
+    double about_us = 0;  ///< a first measured time of a call; 0: its graph is not captured yet
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
   /// Makes operands. Returns false, on every rank, if a rank lacks memory for them.
@@ -66,7 +66,7 @@ class TuneSession {
   /// system.
   template <class Operands>
   void check(Operands&, const std::function<void(int)>& run, const std::string& what);
-  /// "rank R: TEXT" of the first rank that has a text, else empty text; the same on every rank.
+  /// "rank R: TEXT" of the lowest rank whose `mine` is not empty, else ""; equal on all ranks.
   std::string first_of(const std::string& mine);
 
   TuneOptions options_;

@@ -9,12 +9,12 @@
 
 namespace tilelace::op {
 
-/// GPU ranks' options with their table: the given one, else the one in the file that they name,
+/// Sets the table in GPU ranks' options, unless it is given: reads the file that the options name,
 /// else the one that TILELACE_TUNING names ("off": no table). Ranks in several processes check that
 /// tables and tuning options are equal (collective). Errors: as agree_on_tuning and read_tuning.
 CommunicatorOptions with_tuning(comm::Group&, CommunicatorOptions);
 
-/// Checks tuning, autotune, cache and deterministic. Errors: usage.
+/// Checks the options tuning, tuning_file, autotune, cache and deterministic. Errors: usage.
 void check_tuning_options(const CommunicatorOptions&);
 
 /// Checks that all ranks have the same table, or none. `refusal`: why this rank could not read its

@@ -34,7 +34,7 @@ class MemoryHandle {
   bool held_ = false;
 };
 
-/// Callers round memory sizes and strides up to multiples of this.
+/// A granularity in bytes. Callers round memory sizes and strides up to multiples of it.
 std::size_t recommended_granularity(CUdevice device, std::string_view op);
 
 struct PhysicalMemory {
@@ -74,7 +74,7 @@ class AddressRange {
 
   CUdeviceptr base_ = 0;
   std::size_t stride_;
-  std::vector<unsigned char> mapped_;  ///< by rank; not bits, since ranks write at the same time
+  std::vector<unsigned char> mapped_;  ///< by rank; no vector<bool>: ranks write at the same time
 };
 
 }  // namespace tilelace::comm

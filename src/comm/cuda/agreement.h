@@ -19,7 +19,7 @@ class Agreement {
       : group_(group), op_(op), deadline_(op, timeout_s) {}
 
   /// Runs `work` on every rank and returns the results by rank. If it throws on some ranks, all
-  /// ranks throw the error of the lowest of them. Collective, bounded. Errors: those of `work`,
+  /// ranks throw the error of the lowest such rank. Collective, bounded. Errors: those of `work`,
   /// peer, timeout.
   std::vector<std::string> round(const std::function<std::string()>& work) const;
 

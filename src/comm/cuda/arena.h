@@ -16,7 +16,7 @@ struct Region {
   friend bool operator==(const Region&, const Region&) = default;
 };
 
-/// Hands out pieces of a DeviceMemory, at the lowest offset that fits. Local, but deterministic:
+/// Hands out pieces of a DeviceMemory, at the lowest offset that fits. Not collective, but
 /// ranks that take and give back the same sizes in the same order get the same offsets.
 class Arena {
  public:

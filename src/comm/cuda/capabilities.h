@@ -31,8 +31,8 @@ struct Capabilities {
   bool vmm = false;
   bool posix_fd = false;
   bool fabric = false;        ///< whether a trial allocation got a fabric handle
-  std::string fabric_reason;  ///< why it did not
-  bool multicast = false;     ///< the device's attribute; no object is ever created to test it
+  std::string fabric_reason;  ///< why it got none
+  bool multicast = false;     ///< the device's attribute; not tested with a multicast object
   bool host_native_atomics = false;
   int driver_version = 0;  ///< 13000 is 13.0
   int runtime_version = 0;
@@ -47,7 +47,7 @@ int device_count();
 /// number `local_rank`. Errors: usage, system.
 int device_of(int local_rank);
 
-/// Local. Errors: usage (no such device), system (no driver).
+/// Not collective. Errors: usage (no such device), system (no driver).
 Capabilities query_capabilities(int device);
 
 std::ostream& operator<<(std::ostream& out, const Capabilities& c);

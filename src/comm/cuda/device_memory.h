@@ -16,7 +16,7 @@ struct SetupFacts {
   double map_us = 0;       ///< importing and mapping every rank's memory
   double zero_us = 0;
   bool fabric = false;        ///< whether the memory can also be exported over NVLink fabric
-  std::string fabric_reason;  ///< why not
+  std::string fabric_reason;  ///< why it cannot
 };
 
 /// GPU memory of equal size on every rank. peer(r) = base + r * stride is valid in kernels and in
@@ -62,7 +62,7 @@ class DeviceMemory {
   SetupFacts facts_;
 };
 
-/// Allocates zero-filled memory. Every rank passes the same bytes and its own CUDA device ordinal;
+/// Allocates zero-filled memory. Every rank passes the same size and its own CUDA device ordinal;
 /// ranks may share a device. Collective, bounded (except time inside the driver). Each process maps
 /// the memory of all ranks into one range. `multicast`, equal on every rank: also maps it for
 /// multicast, which needs a device per rank and a permit (comm/multicast_permit.h). Errors, on

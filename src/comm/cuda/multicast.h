@@ -12,7 +12,7 @@
 
 namespace tilelace::comm {
 
-/// The granularity of memory sizes for a multicast object of this many ranks and bytes per rank.
+/// Memory sizes must be multiples of this in a multicast object of `ranks` ranks, `bytes` each.
 /// Errors: usage (the device does not support multicast), system.
 std::size_t multicast_granularity(const MulticastPermit&, CUdevice device, int ranks,
                                   std::size_t bytes, std::string_view op);
@@ -37,8 +37,8 @@ class MulticastObject {
 };
 
 /// One rank's memory bound to an object, and the object mapped for the rank's device. Destroy the
-/// mapping before the memory: the destructor unmaps the object, unbinds the memory and releases the
-/// object. Peers that use the object afterwards get an error.
+/// mapping before the memory: the destructor unmaps the object, unbinds the memory and drops its
+/// reference to the object. Peers that use the object afterwards get an error.
 class MulticastMapping {
  public:
   /// All devices must have been added; `bytes` is a multiple of the granularity. Error: system,

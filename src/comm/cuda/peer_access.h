@@ -10,11 +10,11 @@ namespace tilelace::comm {
 
 /// Whether a device may map memory of the device with this uuid.
 struct PeerAccess {
-  int device = -1;      ///< its ordinal in this process; -1: hidden from it
-  bool granted = true;  ///< true for a hidden device: only mapping its memory can tell
+  int device = -1;      ///< the ordinal of the device with the uuid; -1: hidden from this process
+  bool granted = true;  ///< true for a hidden device, since only mapping its memory can tell
 };
 
-/// Local. Errors: usage (no such device), system (no driver).
+/// Not collective. Errors: usage (no such device), system (no driver).
 PeerAccess peer_access(int device, std::string_view uuid);
 
 /// The uuid of a device of this process. Errors: as peer_access.

@@ -6,7 +6,7 @@
 
 namespace tilelace::plan {
 
-/// The product of the layer's first half (`first`) or second half, for m tokens over all ranks.
+/// The product of the layer's first half (`first`) or second half, for the m tokens of all ranks.
 inline GroupedProduct expert_product(const MoeLayer& l, std::int64_t m, bool first) {
   const bool gated = first && row_of(l.activation).gated;
   return {m * l.top_k,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rates and times of a device and its links, for predictions. Each is a key of machines/*.json,
-// where its source is named; none depends on a tile or a shape. Rates are per device and direction,
-// in GB/s (1e9 bytes).
+// which names its source. None depends on a plan's tile or a problem's shape. Rates are per device
+// and direction; `gbps` is GB/s (1e9 bytes).
 #pragma once
 
 namespace tilelace::plan {
@@ -15,10 +15,10 @@ struct Hardware {
   double l2_total_gbps;       ///< from L2 to all SMs together
   double memory_gbps;         ///< from memory to all SMs together
   double worker_memory_gbps;  ///< from memory to one SM that runs alone
-  double power_tflops;        ///< at the power limit, if only products drew power
-  double power_l2_gbps;       ///< at the power limit, if only reads of L2 drew power
-  double power_memory_gbps;   ///< at the power limit, if only reads of memory drew power
-  double fixed_us;            ///< launch, first loads and last stores of a GEMM
+  double power_tflops;        ///< rate at the power limit if only products drew power
+  double power_l2_gbps;       ///< rate at the power limit if only reads of L2 drew power
+  double power_memory_gbps;   ///< rate at the power limit if only reads of memory drew power
+  double fixed_us;            ///< time of a GEMM's launch, first loads and last stores
   double worker_flag_us;      ///< time of a flag from one SM to another
   double tile_us;             ///< epilogue of a 128 x 256 tile if no other group multiplies then
   // Among devices.
@@ -28,8 +28,8 @@ struct Hardware {
   double pull_gbps;   ///< a copy engine reads from peers
   double store_gbps;  ///< SMs write to peers, or read from peers while no GEMM runs
   double fetch_gbps;  ///< SMs read from peers while a GEMM runs
-  double copy_us;     ///< an empty copy, with forking and joining of its stream
-  double flag_us;     ///< waiting for a flag between two steps
+  double copy_us;     ///< time of an empty copy, with forking and joining of its stream
+  double flag_us;     ///< time of waiting for a flag between two steps of a call
 };
 
 /// Microseconds for `amount` bytes (or FLOPs) at `giga` * 1e9 bytes (or FLOPs) per second.

@@ -17,7 +17,7 @@ inline std::int64_t input_row_bytes(const Problem& p) {
   return p.k * static_cast<std::int64_t>(size_of(p.dtype));
 }
 
-/// Bytes of a row of a sum's result.
+/// Bytes of a row of the result of gemm_rs and gemm_ar.
 inline std::int64_t row_bytes(const Problem& p) {
   return p.n.front() * static_cast<std::int64_t>(size_of(p.dtype));
 }

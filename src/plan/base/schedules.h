@@ -24,7 +24,7 @@ schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 /// The number of rows of tiles if every shard has its own tiles of `rows` rows.
 Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 
-/// Number of tiles along the columns of all outputs together (swiglu: gate and up share tiles).
+/// Number of tiles side by side along the columns of all outputs (swiglu: gate and up share tiles).
 Index column_tiles(const Problem&, int tile_n);
 
 /// `borders` must outlive the schedule.

@@ -29,16 +29,16 @@ struct CollectiveCall {
   Item item{};
   int rank = 0, ranks = 1;
   std::vector<Parcel> sends;  ///< for each rank: the part of `in` sent to it; all_reduce: all
-  std::vector<Parcel> takes;  ///< from each rank: its part of `out`; sums: this rank's result
+  std::vector<Parcel> takes;  ///< each rank's part of `out`; sums: for every rank all of `out`
   std::vector<Index> counts;  ///< elements of each rank; all_reduce: one entry; all_to_all with
                               ///< lists: empty, since each rank knows only its own
-  std::uint64_t meaning = 0;  ///< inside another call: hash of what else must agree; 0: none
+  std::uint64_t meaning = 0;  ///< if part of another call: hash of what else must agree; else 0
   bool operator==(const CollectiveCall&) const = default;
 };
 
 /// The Item that has the name of this element type. Errors: usage (there is none).
 Item item_of(DType);
-/// The row of a collective. Errors: usage (a value that names none).
+/// The row of a collective in the table of collectives. Errors: usage (not a collective).
 const CollectiveRow& known_row(Collective);
 
 /// Makes the call from arguments, after checking them. Errors: usage (names the first fault).
@@ -47,7 +47,7 @@ CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int
 /// A slot has flags, places for chunks and, apart from them, places for lines (kLineBytes).
 constexpr Index kStagedBytes = Index{32} << 20U;  ///< for chunks, between two ranks
 constexpr Index kMostStagedBytes = Index{96} << 20U;
-/// Bytes for chunks. Up to four ranks, full chunks of all workers fit (two ranks: in one shot).
+/// Bytes for chunks. For up to four ranks full chunks of all workers fit (two ranks: if one-shot).
 constexpr Index staged_bytes(int ranks) {
   constexpr Index kMore = Index{24} << 20U;
   return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);
@@ -84,7 +84,7 @@ struct CollectivePlan {
   bool direct = false;  ///< directly between the ranks' tensors, without staging
   int workers = 1;
   Index chunk = 1;   ///< units
-  Index pieces = 1;  ///< schedules that run in sequence, each with `piece` units of every parcel
+  Index pieces = 1;  ///< number of schedules run in sequence, each for `piece` units a parcel
   Index piece = 0;   ///< units
   double predicted_us = 0;
 };
@@ -92,10 +92,10 @@ struct CollectivePlan {
 /// The machine that plans are made for.
 struct CollectiveMachine {
   int workers = 1;                      ///< GPU ranks: SMs that may be used; CPU ranks: threads
-  int architecture = 0;                 ///< its figures are used for predictions
+  int architecture = 0;                 ///< index in kArchitectures, whose figures predict times
   Index staged_bytes = 0;               ///< bytes for chunks; 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< the most rounds of a call
-  bool shared = false;                  ///< shared with other communicators: one CTA per SM
+  bool shared = false;                  ///< other communicators use the device, too: one CTA per SM
   bool gpu = true;  ///< a plan's workers: CTAs (lines) or warps (chunks); false: threads
 };
 
@@ -106,7 +106,7 @@ bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 struct DirectNeeds {
   bool in = false, out = false;
 };
-/// What the call needs to be direct; none: it cannot be direct.
+/// What the call needs to be direct; nullopt: it cannot be direct.
 std::optional<DirectNeeds> direct_needs(const CollectiveCall&);
 
 /// `direct`: peers can reach the tensors of direct_needs(). Errors: usage (an option that is not
@@ -134,7 +134,7 @@ extern template PlacedExchange<64> place_exchange(const CollectiveCall&, const C
                                                   Index);
 
 /// Hash of all that ranks must agree on. `out`, `in`: the peers' memory that a direct call uses.
-/// hash_between adds the sizes that only ranks `from` and `to` know; both get the same result.
+/// hash_between (below) adds sizes that only ranks `from` and `to` know; both get the same hash.
 /// Hashes are at least kFirstHash, since smaller words have other meanings.
 constexpr std::uint32_t kFirstHash = 128;
 std::uint32_t collective_hash(const CollectiveCall&, const CollectivePlan&, std::uint64_t out = 0,
