@@ -20,10 +20,10 @@ namespace tilelace::check {
 struct WalkSpec {
   int apart = -1;                 ///< how many shards are walked one after the other; -1: all
   std::vector<int> joins = {};    ///< apart 0: the i-th shard to arrive joins after joins[i] tiles
-  bool whole = false;             ///< ag_gemm by store: tiles may hold rows of several shards
+  bool whole = false;             ///< ag_gemm, transport store: a tile may span several shards
   bool across = false;            ///< whole walk: the walk's rows are columns of the result
   std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
-  int senders = 0;                ///< ag_gemm by store: how many workers, the last, only send
+  int senders = 0;                ///< ag_gemm, transport store: how many last workers only send
   bool together = false;          ///< gemm_rs: remote shards are walked together
   bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;
@@ -57,7 +57,7 @@ struct CallSpec {
   int shots = 1;        ///< transport multimem: 1 is one-shot, 2 is two-shot
   bool direct = false;  ///< multimem, two-shot: sums are stored straight in the peers' results
   /// Fused gemm_ar of GPUs (schedule/share_order.h): the own tiles of a column are computed `lag`
-  /// columns after its remote tiles; 0: no such call. Needs transport store; `blocks` is per shard.
+  /// columns after its remote tiles; 0: other calls. Needs transport store; `blocks` is per shard.
   int lag = 0;
   bool by_columns = false;  ///< with lag: a rank owns some columns of all rows, in one block
   WalkSpec walk;

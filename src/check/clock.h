@@ -55,7 +55,7 @@ class Clocks {
   /// How much an actor had logged at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< number of gaps in the log so far; each ends with a copy
+    std::uint32_t gap = 0;     ///< gaps in the log so far (see `lost`); each ends with a copy
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {
@@ -69,7 +69,7 @@ class Clocks {
     std::deque<Copy> copies;
     Moment now;
     Time first = 0;
-    bool lost = false;  ///< a gap: the log lacks things learned since the last copy
+    bool lost = false;  ///< whether the log lacks things learned since the last copy
 
     [[nodiscard]] const Moment& moment(Time time) const {
       return moments[static_cast<std::size_t>(time - first)];

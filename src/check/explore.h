@@ -25,7 +25,7 @@ struct CheckConfig {
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
   int lost = -1;           ///< index of the step to leave out of rank 0's copy role; -1: none
-  std::uint32_t idle = 0;  ///< how many calls before the first one raised no flags or lines
+  std::uint32_t idle = 0;  ///< how many calls, just before the first, raised no flags or lines
 
   bool operator==(const CheckConfig&) const = default;
 };

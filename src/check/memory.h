@@ -87,7 +87,7 @@ void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& em
   each_access(static_cast<const schedule::AgGemm&>(s), x, emit);
 }
 
-/// Rows of `incoming` at `rank` for the step's rows of `child`, which sends `rank` its partials.
+/// The rows of `incoming` at `rank` that hold the partials of `child`, a sender to it, for step x.
 inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
   schedule::GemmReduce at = s;
   at.rank = rank;
@@ -160,7 +160,7 @@ void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& em
     if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
-/// Where `rows`, a part of `own`, lie in the `place`-th of several areas of own.size() rows each.
+/// Where `rows`, a part of `own`, lie in area `place` (from 0) of areas with own.size() rows each.
 inline RowRange placed(RowRange own, Index place, RowRange rows) {
   const Index begin = place * own.size() + rows.begin - own.begin;
   return {begin, begin + rows.size()};
@@ -224,7 +224,7 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Where `incoming` holds the source's terms for these rows, at `rank`, which sums the rows.
+/// Where `incoming` at `rank`, which sums these rows, holds the terms of `source`.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
   return placed(s.shard(rank), source < rank ? source : source - 1, rows);
 }

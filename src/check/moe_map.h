@@ -27,7 +27,7 @@ enum class MapMutant : std::uint8_t {
   late_prefix,     ///< an expert's rows begin one row late
   dropped_row,     ///< a pair has no row
   doubled_row,     ///< two pairs share a row
-  foreign_row,     ///< a pair without an expert here has a row
+  foreign_row,     ///< a pair that has no expert on this rank has a row
   unseen_id,       ///< an id that names no expert is not reported
   stale_tail,      ///< a source after the last row is not -1
   old_hash,        ///< the hash is that of other ids

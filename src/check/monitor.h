@@ -25,7 +25,7 @@ class Monitor {
     std::uint32_t first_epoch = 1;
     int slots = 2;           ///< 1 for a mutant
     int flag_slots = 2;      ///< 1 for a mutant
-    std::uint32_t idle = 0;  ///< how many calls before the first one raised no flags or lines
+    std::uint32_t idle = 0;  ///< how many calls, just before the first, raised no flags or lines
     std::size_t max_findings = 8;
   };
   explicit Monitor(const Setup& setup);

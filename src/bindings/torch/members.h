@@ -42,7 +42,7 @@ class Member {
   void make_room(const Problem& problem, const PlanOptions& options);
   /// The same for a mixture of experts; `layer.m` is the most tokens that calls may have.
   void make_room(const MoeLayer& layer);
-  /// Whether the problem is prepared.
+  /// Whether the problem is prepared with room for its rows.
   [[nodiscard]] bool has_room(const Problem& problem, const PlanOptions& options) const;
   /// Notes that the member has made collectives, so that `prepare_again` prepares them too.
   void note_collectives() { collects_ = true; }

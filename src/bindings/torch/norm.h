@@ -14,7 +14,7 @@ struct NormTensors {
   std::optional<Tensor> normed;     ///< shape and type of x
   std::optional<Tensor> out;        ///< shape and type of x: the sum, which is the next residual
   std::optional<Tensor> quantised;  ///< e4m3, in the shape of x
-  std::optional<Tensor> scales;     ///< fp32; as x, but the last size is 1 or n / 128
+  std::optional<Tensor> scales;     ///< fp32; if x is [.., n]: [.., 1] or [.., n / 128]
 };
 
 struct NormCall {

@@ -34,7 +34,7 @@ Place place_of(std::string_view op, const Tensor& x, const std::string& group,
 void refuse_at(const Place& place, const std::string& reason);
 
 /// Runs `body`, which checks the call on this rank alone. If it throws (an Error, or torch's error
-/// if there is no memory for a staged copy), tells the peers and throws on.
+/// if there is no memory for a staged copy), tells the peers and rethrows.
 template <class Body>
 auto checked_here(const Place& place, const Body& body) {
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symmetric memory for torch's allocator. All ranks reserve it together; then each rank hands out
-// pieces alone. torch takes two C functions without context as an allocator. So each pool has a
-// number, its place, and a tilelace_pool_<place>_allocate of its own; all share tilelace_pool_free.
+// pieces alone. For torch an allocator is two C functions without context. So each pool has one of
+// kMostPools places, each with its own tilelace_pool_<place>_allocate; all use tilelace_pool_free.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tilelace::torch_binding {
 
-/// The most pools at a time: so many allocate functions are compiled in.
+/// The most pools at a time, since so many allocate functions are compiled in.
 inline constexpr int kMostPools = 32;
 
 /// Makes a pool and returns its number, its place and the device index that its group joined with.

@@ -20,7 +20,7 @@ struct SetupFacts {
 };
 
 /// GPU memory of equal size on every rank. peer(r) = base + r * stride is valid in kernels and in
-/// host calls (memcpy, stream writes, tensor maps). Destruction is local and waits for no peer;
+/// host calls (memcpy, stream writes, tensor maps). Destruction does not wait for peers;
 /// this rank's work on the memory must have ended before. All ranks' memory stays valid here until
 /// this rank destroys this object, even if a peer has destroyed its own or has died.
 class DeviceMemory {

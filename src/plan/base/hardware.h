@@ -20,7 +20,7 @@ struct Hardware {
   double power_memory_gbps;   ///< rate at the power limit if only reads of memory drew power
   double fixed_us;            ///< time of a GEMM's launch, first loads and last stores
   double worker_flag_us;      ///< time of a flag from one SM to another
-  double tile_us;             ///< epilogue of a 128 x 256 tile if no other group multiplies then
+  double tile_us;             ///< epilogue of a 128 x 256 tile while no other warpgroup multiplies
   // Among devices.
   double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
   double push_gbps;   ///< a copy engine writes to a peer

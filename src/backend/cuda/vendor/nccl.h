@@ -86,7 +86,7 @@ class NcclGroup {
   /// ends. Memory from allocate() may be destroyed before or after this object.
   ~NcclGroup();
 
-  /// Every rank passes the same kind and bytes. Collective if kind is window. Errors: as above.
+  /// All ranks pass the same kind and bytes. Collective if kind is window. Errors: as all_gather.
   std::unique_ptr<NcclMemory> allocate(std::size_t bytes, NcclBuffer kind);
 
   /// to[ranks * count] = every rank's from[count]; in place if `from` is this rank's part of `to`.
