@@ -9,11 +9,11 @@
 namespace tilelace::plan {
 
 /// `groups`: math warpgroups. `blocks`: 64-row blocks per warpgroup. `width`: columns of the tile.
-/// `stages`: stages of the ring, 64 of k each. `cluster_rows` x `cluster_cols` CTAs: CTAs in a
-/// column share the column operand, CTAs in a row share the row operand. `staging`: number of 8 KiB
-/// chunks in which a math warpgroup stages results. `pingpong`: warpgroups take turns, each with
-/// its own tile; if not, they split a tile's rows. `swapped`: weight on the row side, tokens on the
-/// column side. `per_sm`: CTAs per SM (2: the next kernel loads while this kernel ends).
+/// `stages`: stages of the ring of operands, 64 elements of k each. `cluster_rows` x `cluster_cols`
+/// CTAs: CTAs in a column (row) share the column (row) operand. `staging`: number of 8 KiB chunks
+/// in which a math warpgroup stages results. `pingpong`: warpgroups take turns, each with its own
+/// tile; if not, they split a tile's rows. `swapped`: weight on the row side, tokens on the column
+/// side. `per_sm`: CTAs per SM (2: the next kernel loads while this kernel ends).
 struct GemmTile {
   std::string_view name;
   int groups = 2;
@@ -30,7 +30,7 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
-  /// Size of a worker's (a cluster's) tile: in rows and columns, in tokens and result columns.
+  /// A worker is a cluster. Size of its tile: in rows and columns; in tokens and result columns.
   [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
   [[nodiscard]] constexpr int worker_tokens() const {
@@ -56,9 +56,9 @@ constexpr bool is_across(int width, bool swapped) { return swapped && width > 64
 constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swapped); }
 
 /// Whether there are kernels of gemm_rs for this tile. Narrow tiles serve few rows, for which the
-/// fused kernel is not used. Wide and tall tiles without turns do not multiply while they send, and
-/// were never the best. Tiles with tokens across are best where they pad few rows; of them only
-/// q184 has no kernel, for want of registers.
+/// fused kernel is not used. Wide or tall tiles without turns do not multiply while they send, and
+/// were never the best. Tiles of which is_across is true are best if they pad few rows; of these
+/// only q184 has no kernel, for want of registers.
 constexpr bool can_reduce(const GemmTile& t) {
   if (t.groups != 2) return false;
   if (t.swapped) return is_across(t) && t.blocks * t.width / 2 <= 176;
@@ -71,9 +71,9 @@ constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
 
-/// How many pieces of each peer's partial are added at once. Two, if the other group multiplies
-/// meanwhile, a stage of the ring has room for two from every peer (up to nine ranks), and there
-/// are enough registers; else one.
+/// How many 2 KiB pieces of each peer's partial are added at once. Two if the other warpgroup
+/// multiplies meanwhile, a stage of the ring has room for two pieces from each of eight peers, and
+/// there are enough registers; else one.
 constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }
@@ -81,35 +81,35 @@ constexpr int terms_at_once(int width, bool pingpong) {
 /// Whether there are kernels of ag_gemm for this tile: t192 has no registers left for waiting.
 constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }
 
-/// Whether warps of ag_gemm's kernels have registers left to send rows.
+/// Whether warps of ag_gemm's kernels have enough registers left to send rows.
 constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 176; }
 
-/// Whether kernels of ag_gemm take several weights at once: in tiles for few tokens, where one
+/// Whether kernels of ag_gemm take several weights at once. Kernels for few tokens do, where one
 /// kernel per weight would cost most. Other tiles have no registers left for several weights.
 constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
 inline constexpr int kMostWeights = 4;  ///< the most weights of one kernel
 
-/// Whether there are kernels of gemm_ar. With turns, one group sends while the other multiplies.
-/// Groups that share a tile finish it sooner, which suits calls of few rows in a single wave.
+/// Whether there are kernels of gemm_ar for this tile. With turns, one warpgroup sends while the
+/// other multiplies. Two that share a tile end it sooner, which suits few rows in a single wave.
 constexpr bool can_share(const GemmTile& t) {
   return is_one_of(t.name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
          (t.pingpong && !t.swapped && t.blocks * t.width / 2 <= 192);
 }
 
-/// Whether there are kernels that compute gate and up at once: only for tiles whose
-/// columns can be halved and that predictions choose for models' MLPs, to keep the build
+/// Whether there are kernels that compute gate and up in one product: only for tiles whose
+/// columns can be halved and that predictions choose for the MLPs of models, to keep the build
 /// short.
 constexpr bool can_gate(const GemmTile& t) {
   return is_one_of(t.name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176",
                             "p144", "s96_1x2", "s32_1x2"});
 }
 
-/// Whether there are kernels of gemm_ar with transport pull, where ranks keep their partials: only
-/// for tiles of many rows, to keep the build short.
+/// Whether there are kernels of gemm_ar with transport pull, in which a rank's partials stay in its
+/// memory and peers read them: only for tiles of many rows, to keep the build short.
 constexpr bool can_pull(const GemmTile& t) {
   return is_one_of(t.name, {"p128", "p144", "p160", "p168", "p176", "p184"});
 }
-/// The same for transport multimem, where the NVLink switch makes the sums.
+/// The same for transport multimem, where the NVLink switch adds the partials.
 constexpr bool can_multimem(const GemmTile& t) { return is_one_of(t.name, {"p128", "p160"}); }
 
 /// Name, groups, blocks, width, stages, cluster rows and cols, staging, pingpong, swapped, per_sm.
@@ -166,7 +166,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"s104",      1, 1, 104, 10, 1, 1, 1, false, false, 1},
     {"s112",      1, 1, 112,  9, 1, 1, 1, false, false, 1},
     {"s192",      1, 1, 192,  6, 1, 1, 1, false, false, 1},
-    // The fewest tokens: tokens across, the weight's rows down.
+    // Tokens across, the weight's rows down: for the fewest tokens, except w256.
     {"v16",       1, 1,  16,  9, 1, 1, 1, false, true, 2},
     {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},

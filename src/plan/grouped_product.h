@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of the sm_90a product grouped by expert: the shapes of tiles, which shape a product takes,
-// and how a product is cut. The choice depends only on sizes and is correct for every routing.
-// Kernels, launches and predictions use this file.
+// Tiles of the sm_90a kernel for products grouped by expert (rows times their expert's weight): the
+// shapes of tiles, which shape a product takes, and how a product is cut. The choice depends only
+// on sizes and is correct for every routing. Kernels, launches and predictions use this file.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -16,14 +16,14 @@ constexpr int kMostMoeExperts = 1024;
 
 /// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `wide` and `pair`
 /// read less from L2, but their stores overlap with nothing, so they are for a long k. The two CTAs
-/// of a pair share rows, so the result should have columns for both.
+/// of a `pair` share rows of x, so the result should have columns for both.
 enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
                                                     GroupedTiling::wide, GroupedTiling::pair};
 
-/// The shape of a tile. Across: up to `most` rows of x, which `cluster` CTAs share. Down:
-/// `weight_rows` rows of the weight (gated: half gate, half up). `turns`: groups take turns, each
-/// with its own tile of 128 weight rows; if not, each group has half of a tile.
+/// The shape of a tile. Across: up to `most` rows of x, which a cluster (of `cluster` CTAs) shares.
+/// Down: `weight_rows` rows of the weight per CTA (gated: half gate, half up). `turns`: warpgroups
+/// take turns, each with its own tile of 128 weight rows; if not, each has half of a tile.
 struct GroupedShape {
   const char* name;
   int most;
@@ -31,7 +31,7 @@ struct GroupedShape {
   int stages;
   int cluster;
   bool turns;
-  int staging;  ///< chunks of results that a group can stage
+  int staging;  ///< chunks of results that a warpgroup can stage
 
   /// Columns of the result in a cluster's tile.
   [[nodiscard]] constexpr int columns(bool gated) const {
@@ -49,8 +49,8 @@ constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
 
 /// What the host knows about a product: everything but the routing.
 struct GroupedProduct {
-  std::int64_t rows = 0;  ///< at most this many rows, of all experts together
-  std::int64_t n = 0;     ///< rows of an expert's weight; gated: gate's plus up's
+  std::int64_t rows = 0;  ///< the most rows, of all experts together
+  std::int64_t n = 0;     ///< rows of an expert's weight; gated: of gate and up together
   std::int64_t k = 0;
   std::int64_t experts = 0;
   bool gated = false;

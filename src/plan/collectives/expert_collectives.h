@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives that the two halves of a layer of experts make, for planning and predictions.
+// The collectives of the two halves of a mixture-of-experts layer, for plans and predictions.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,12 +16,12 @@ struct ExpertCollective {
 };
 
 /// The first half's collectives, in call order; none if tokens are replicated. The m tokens of all
-/// ranks are split evenly, with the remainder on the first ranks.
+/// ranks are split evenly over `ranks`; the first m % `ranks` of these have one token more.
 std::vector<ExpertCollective> expert_gathers(const MoeLayer&, std::int64_t m, int ranks);
-/// The second half's collective: reduce_scatter or all_reduce.
+/// The second half's collective, of the given kind: reduce_scatter or all_reduce.
 ExpertCollective expert_sum(const MoeLayer&, std::int64_t m, int ranks, Collective);
 
-/// Bytes that a rank sends to its peers.
+/// Bytes that a rank sends to its peers in a call with this plan.
 double sent_bytes(const CollectiveCall&, const CollectivePlan&, int rank);
 
 }  // namespace tilelace::plan

@@ -12,39 +12,39 @@ constexpr Index kMostNormCols = 16384;
 constexpr Index kNormBlock = 128;
 
 struct NormCall {
-  CollectiveCall sum;  ///< the all_reduce inside; also holds all that ranks must agree on
+  CollectiveCall sum;  ///< the all_reduce of x, with all that ranks must agree on (see `meaning`)
   Index rows = 0, cols = 0;
   NormQuant quant{};
 };
 
-/// Makes the call from arguments, after checking them. Errors: usage (names the first fault).
+/// Checks the arguments, then makes the call. Errors: usage (the text names the first fault).
 NormCall check_norm(const AllReduceNormArgs&, int rank, int ranks);
 
 /// Bytes of each tensor.
 struct NormBytes {
-  Index rows = 0;  ///< of x, residual, out or normed
+  Index rows = 0;  ///< bytes of each of x, residual, out and normed
   Index weight = 0;
   Index quantised = 0, scales = 0;
 };
 NormBytes bytes_of(const NormCall&);
 
-/// Units of a row, rounded up to whole groups (kLineGroup).
+/// Units (16 bytes) of a row, rounded up to a multiple of kLineGroup.
 Index row_places(const NormCall&);
-/// Number of CTAs that share a row, with one chunk each; 1: a chunk is one or more whole rows.
+/// Number of CTAs that share a row, one chunk each; 1: a chunk is one or more whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
-/// Units of a row for each CTA that shares it, rounded up to whole groups.
+/// Units of a row that each of these CTAs has, rounded up to a multiple of kLineGroup.
 Index part_places(const NormCall&, const CollectivePlan&);
 
-/// On GPU ranks workers are CTAs, and a chunk is whole rows (with lines it may be part of a row).
-/// Errors: usage (an option that is not possible for the call).
+/// On GPU ranks a worker is a CTA. A chunk is whole rows or, if sent as lines (words that carry the
+/// call's number), maybe part of a row. Errors: usage (an option that the call cannot have).
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
-/// The most threads of a CTA, for lines and for chunks.
+/// The most threads of a CTA that work on rows. One more warp may wait for headers.
 constexpr Index kNormThreads = 512;
-/// CTAs per SM in calls by chunks between two ranks if no thread has more than kNormUnitsOfTwo
-/// units of a row. Other calls, and calls on a shared device, have one CTA per SM.
+/// kNormCtas: CTAs per SM in calls by chunks between two ranks in which no thread has more than
+/// kNormUnitsOfTwo units of a row. Other calls, and calls on a shared device, have one CTA per SM.
 constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 
-/// The schedule of one piece. A row counts as row_parts() * part_places() units, with its padding.
+/// The schedule of one piece of the call. A padded row has row_parts() * part_places() units.
 schedule::Exchange place_norm(const NormCall&, const CollectivePlan&, Index piece);
 
 /// The call's shape as a text, to be printed beside its plan.

@@ -10,13 +10,13 @@
 namespace tilelace::plan {
 
 struct ArchitecturePlans {
-  std::string_view architecture;  ///< its name in core/architecture.h
+  std::string_view architecture;  ///< name in kArchitectures (core/architecture.h)
   /// The tiles that have kernels. The functions of gemm_tiles.h say which kernels a tile has.
   std::span<const GemmTile> tiles;
   Hardware hardware;  ///< figures that predictions use
 };
 
-/// The row of the architecture that has this number in core/architecture.h.
+/// The entry of the architecture with this number, which is its index in kArchitectures.
 const ArchitecturePlans& plans_of(int architecture);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts the time of a GEMM with a given plan: waves of tiles are limited by tensor cores, L2 and
-// memory, the whole GEMM by power.
+// Predicts the time of a GEMM with a given plan. Each wave of tiles is limited by tensor cores, L2
+// or memory; the GEMM as a whole is limited by power.
 #pragma once
 #include <cstdint>
 
@@ -12,10 +12,10 @@ namespace tilelace::plan {
 /// How a GEMM's rows are cut into workers' tiles.
 struct TileCut {
   std::int64_t tiles = 0;  ///< number of tiles, including partly filled ones at borders of shards
-  double walks = 1;        ///< number of walks; each reads the whole weight
+  double walks = 1;        ///< number of walks over the tiles; each reads the whole weight
 };
 
-/// Time under two limits: the larger one, or slightly more if the two are close.
+/// Time under two limits, given the time under each: the larger, or slightly more if both are near.
 double both_limits_us(double, double);
 
 /// Predicted microseconds of a GEMM under sustained load. m, n, k > 0.

@@ -30,12 +30,12 @@ struct GemmProblem {
 /// What predictions need to know about the device.
 struct GemmMachine {
   int multiprocessors = 132;
-  bool shared = false;     ///< other communicators use the other SMs (plan/gemm/share.h)
-  int architecture = 0;    ///< row in core/architecture.h, for tiles and figures
-  double memory_gbps = 0;  ///< from the data sheet; 0: the architecture's value
+  bool shared = false;     ///< other communicators use the device's other SMs (share.h)
+  int architecture = 0;    ///< index in kArchitectures (core/architecture.h)
+  double memory_gbps = 0;  ///< peak rate of the GPU's memory; 0: the architecture's value
   bool cublas = false;     ///< cuBLASLt is available
 
-  /// This machine without the SMs for `ctas` CTAs of other kernels: one SM each, two on a share.
+  /// This machine without the SMs that `ctas` CTAs of other kernels take: one each, two on a share.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
     return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps, cublas};
   }
@@ -44,29 +44,29 @@ struct GemmMachine {
 
 struct GemmPlan {
   GemmTile tile;
-  int workers = 0;      ///< clusters
-  int split_tiles = 0;  ///< number of tiles, the first ones, whose k-steps are shared
-  int rounds = 1;       ///< rounds in which shared tiles are walked: 1 or 2
+  int workers = 0;      ///< number of clusters; a cluster is one worker
+  int split_tiles = 0;  ///< number of shared tiles: the first ones, whose k-steps workers share
+  int rounds = 1;       ///< 1 or 2: rounds in which shared tiles are computed (schedule/gemm.h)
   int group = 1;
   bool along_cols = false;
-  int wide = 1 << 20;  ///< `wide` x `deep` tiles are walked together (schedule/gemm.h)
+  int wide = 1 << 20;  ///< blocks of `wide` x `deep` tiles are walked together (schedule/gemm.h)
   int deep = 1;
-  bool by_neighbours = false;  ///< consecutive workers are in one GPC and share operands
+  bool by_neighbours = false;  ///< workers with consecutive numbers share a GPC and operands
   bool early_weights = true;   ///< weights load before the previous kernel ends (PDL)
   double predicted_us = 0;
-  int share = 0;         ///< SMs that the GEMM may use on a share of the device; 0: all
-  int architecture = 0;  ///< row in core/architecture.h
+  int share = 0;         ///< SMs of the device's share that the GEMM may use; 0: no share, all SMs
+  int architecture = 0;  ///< index in kArchitectures
 };
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);
 
-/// Restricts a plan to a share of `multiprocessors` SMs, since kernels of other communicators may
-/// occupy the other SMs and wait: no early launch (two kernels would hold SMs), and no more CTAs
-/// than the share has places for (plan/gemm/share.h).
+/// Restricts a plan to a share of `multiprocessors` SMs, since waiting kernels of other
+/// communicators may occupy the other SMs. No kernel then launches early (two kernels would hold
+/// SMs), and there are no more CTAs than the share has places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
 /// The plan in two rounds, for `tiles` tiles that all fit the device at once. Each round computes
-/// half of the tiles, with two workers per tile that share its k-steps. None if impossible.
+/// half of the tiles; two workers share the k-steps of a tile. Empty if impossible.
 std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::int64_t k);
 
 /// The plan as text: "c256 workers 66 split 40 group 8 early".
@@ -80,7 +80,7 @@ constexpr std::int64_t kWalkRows = 2048;
 /// The plan's schedule, with shared tiles in one round (only gemm_ar has two). m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// For shards with own tiles: the walk, with rows and cols swapped if the tile has tokens across.
+/// For orders by shard: the walk with tokens as its rows; exchanges rows and cols if tile.swapped.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
 /// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,

@@ -24,7 +24,7 @@ std::vector<CudaWay> cuda_ways(const Problem&, const Machine&,
                                const std::vector<std::string>& kinds = {});
 
 /// A plan's kind ("push by shard", "store whole", "unfused pull in one shot"): its path, transport
-/// and how its tiles are cut. A plan without a kernel: "no rows".
+/// and how its tiles are cut. The kind of a plan without a kernel is "no rows".
 std::string kind_of(const Plan&);
 /// The names of all kinds.
 const std::vector<std::string>& known_kinds();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launch parameters of a GPU call's kernels: the planner's own candidate, kept inside the Plan that
-// describes it, so that launches parse nothing from the Plan's words.
+// The planner's own candidate, with the launch parameters of a GPU call's kernels. It is kept
+// inside the Plan that describes it, so that launches parse nothing from the Plan's words.
 #pragma once
 #include <variant>
 
@@ -20,11 +20,11 @@ using KernelWay = std::variant<AgGemmWay, GemmRsWay, GemmArWay, KeptPartialsWay,
 
 struct KernelChoice {
   KernelWay way;
-  int grid = 0;  ///< CTAs of the widest weight's kernel
+  int grid = 0;  ///< CTAs of the kernel for the widest weight
 };
 
-/// Makes a Plan of a candidate: the words that describe the candidate, and the candidate itself.
-/// `grid`: CTAs; 0: as many as the candidate needs.
+/// Makes the Plan of a candidate: the words that describe the candidate, and the candidate itself.
+/// `grid`: CTAs of its kernel; 0: as many as the candidate needs.
 Plan plan_of(const Problem&, KernelWay, int grid = 0);
 
 /// Sets the plan's path, route, transport, chunk_rows and straddle to the candidate's.
@@ -34,13 +34,13 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
-/// The number of cuBLASLt's algorithm that multiplies; 0: a kernel of this library multiplies.
+/// The number (from 1) of the cuBLASLt algorithm that multiplies; 0: this library's kernel does.
 int cublas_of(const KernelWay&);
 /// Whether two candidates multiply by the same kernel: same tile, or same algorithm of cuBLASLt.
 bool multiply_alike(const KernelWay&, const KernelWay&);
 
-/// Whether the planner may choose this candidate if no option asks for it. Not if ag_gemm pulls
-/// rows, which was never fastest, and not HandedPartialsWay, whose sums may have other bits.
+/// Whether the planner may choose this candidate if no option asks for it. It may not choose an
+/// ag_gemm that pulls rows (never fastest) or a HandedPartialsWay (its sums may have other bits).
 bool is_taken_unasked(const KernelWay&);
 
 /// The plan's candidate if it has this type; else null.

@@ -14,12 +14,12 @@ struct Planner {
   /// Makes the plan. The caller has checked the problem and the options common to all ops. Errors:
   /// usage.
   Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
-  /// All candidates, unsorted; those that need libnccl or an NVLink switch only if `kinds` names
-  /// their kind. m > 0.
+  /// All candidates, unsorted. Those that need libnccl or an NVLink switch are included only if
+  /// `kinds` names their kind. m > 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
   /// What a slot must hold for calls of up to m rows with any kind of plan and tile of the
-  /// architecture. `hands`: HandedPartialsWay is one of these kinds.
+  /// architecture. `hands`: whether HandedPartialsWay is one of these kinds.
   Staging (*staging)(const Problem&, int architecture, bool hands);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planners of gemm_rs and gemm_ar on GPU ranks share. They choose between fused plans and
-// unfused ones, in which the sum follows the GEMM, by predicted time.
+// What the planners of gemm_rs and gemm_ar on GPU ranks share. They choose, by predicted time,
+// between fused plans and unfused plans, in which the sum follows the GEMM.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -10,21 +10,21 @@
 
 namespace tilelace::plan {
 
-/// Rejects options that no plan of a sum has. Errors: usage.
+/// Rejects options that no plan of this op can have. Errors: usage.
 void require_sum_options(const Problem&, const PlanOptions&);
 
-/// Whether the options allow fused plans. `transport_fits`: some have the transport asked for.
+/// Whether the options allow fused plans. `transport_fits`: a fused plan has the wanted transport.
 bool may_fuse(const PlanOptions&, bool transport_fits);
 
 /// The plan of the candidate with the fastest prediction, among `fused` and the unfused candidates
-/// that the options allow. `expected`: options that the error proposes if there is no candidate.
-/// Errors: usage.
+/// that the options allow. `expected`: options that the error text proposes if there is no
+/// candidate. Errors: usage.
 Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vector<KernelWay> fused,
                    std::string_view expected);
 
-/// The staging of a sum. Its bytes are the larger of those of fused plans (`in_tiles`) and unfused
-/// ones (`behind`); its words with a number are those of a pushed sum; the rest is as given. Of the
-/// text that says so, `and_what` follows "partials in whole tiles" and `end` the unfused part.
+/// The staging of a sum. Its bytes are the larger of what fused plans (`in_tiles`) and unfused
+/// plans (`behind`) need, and its lines are those of a pushed sum. The rest is as given. In the
+/// formula `and_what` follows "partials in whole tiles", and `end` follows what unfused plans need.
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

@@ -24,8 +24,8 @@ Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transp
 /// Sorts candidates by predicted time, fastest first. Candidates with equal times keep their order.
 void sort_by_time(std::vector<KernelWay>&);
 
-/// The plan of the first candidate. The plan's reason ends with `parts`. The first candidate of
-/// every other kind is listed as rejected.
+/// The plan of the first candidate. The plan's reason ends with `parts`. Its list `rejected` has
+/// the first candidate of every other kind.
 Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
              const std::string& parts);
 
@@ -33,7 +33,7 @@ Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
 /// transport and how its tiles are cut.
 std::string kind_of(Op, const KernelWay&);
 
-/// Whether the name of one of these kinds contains the transport's name.
+/// Whether the name of any of these kinds contains the transport's name.
 bool named(const std::vector<std::string>& kinds, std::string_view transport);
 
 }  // namespace tilelace::plan
