@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds tables for communicators that were given none: installed tables, and the cache's file.
+// Finds tuning tables for communicators that were given none: installed ones and the cache's file.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -11,19 +11,19 @@
 
 namespace tilelace::plan {
 
-/// Given instead of a table's file: use no table, not even an installed one.
+/// Given instead of the name of a table's file: use no table, not even an installed one.
 inline constexpr std::string_view kNoTuning = "off";
 
-/// Folders that may have installed tables, best first: in TILELACE_DATA, beside the library or the
-/// program, where this build was installed, in its sources.
+/// Folders that may have installed tables, best first: the one that TILELACE_DATA names; beside the
+/// library or program, or above it; where this build was installed; in its source tree.
 std::vector<std::filesystem::path> tuning_places();
 
-/// The tables in the first of `places` that has any: those that fit the machine and have rows for
-/// this number of ranks or for experts, chained in the order of their names; null: none. An invalid
-/// or outdated file counts as a table without rows, with a note.
+/// The tables in the first of `places` that has files: those that fit the machine and have rows for
+/// this number of ranks or for experts, chained in the order of their names. Null: there are none.
+/// An invalid or outdated file counts as a table without rows, with a note.
 std::shared_ptr<const TuningTable> shipped_tuning(const std::vector<std::filesystem::path>& places,
                                                   const Machine&, int ranks);
-/// The same for tuning_places(). Read once per process, kind of machine and number of ranks.
+/// The same for tuning_places(), read once per process, kind of machine and number of ranks.
 std::shared_ptr<const TuningTable> shipped_tuning(const Machine&, int ranks);
 
 /// Name of the cache's file for this kind of machine and number of ranks:
@@ -34,9 +34,9 @@ std::string cache_name(const Machine&, int ranks);
 std::shared_ptr<const TuningTable> with_behind(const TuningTable&,
                                                std::shared_ptr<const TuningTable> behind);
 
-/// The table for this kind of machine: the given one, else the one that TILELACE_TUNING names, else
-/// installed ones; null: only predictions. The cache is left out: the communicator reads it.
-/// Errors: as read_tuning.
+/// The table for this kind of machine: `given`, else the file that the variable TILELACE_TUNING
+/// names, else installed tables; null: none, so predictions decide. The cache is left out: the
+/// communicator reads it. Errors: as read_tuning.
 std::shared_ptr<const TuningTable> tuning_for(const Machine&, int ranks,
                                               std::shared_ptr<const TuningTable> given = nullptr);
 

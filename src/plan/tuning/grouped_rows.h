@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table that say which tiles a product grouped by expert takes.
+// Rows of a tuning table that say which tiles a product grouped by expert takes.
 #pragma once
 #include <string_view>
 
@@ -13,8 +13,8 @@ inline constexpr std::string_view kGroupedOp = "grouped_gemm";
 
 /// Whether a row is for a grouped product. Errors: usage (op is missing or not a text).
 bool is_grouped(const TableFields& row);
-/// Adds the row to the table, or only a note if the row's type is unknown or its time is that of
-/// other kernels. Errors: usage (a field is missing or invalid; the product has a row already).
+/// Adds the row to the table; if its dtype is unknown or it was timed with other kernels, adds only
+/// a note. Errors: usage (a field is missing or invalid; the product has a row already).
 void take_grouped(const TableFields& row, TuningTable&);
 
 }  // namespace tilelace::plan

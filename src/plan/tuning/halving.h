@@ -18,13 +18,13 @@ struct Look {
 };
 
 /// Samples have three lengths: kFirstLook for all calls, kSecondLook for the better half, kFullLook
-/// for the best of that half. Only kFullLook ranks large GEMMs correctly, since they run at the
-/// power limit.
+/// for the best of that half. Only samples of kFullLook rank large GEMMs correctly, since these run
+/// at the power limit.
 inline constexpr Look kFirstLook{6e3, 3e3}, kSecondLook{12e3, 6e3}, kFullLook{40e3, 10e3};
 inline constexpr std::size_t kFinalists = 4;
 inline constexpr int kFullRounds = 4;
-/// A call gets no second sample if both its prediction and its first sample are more than this many
-/// times the best.
+/// A call gets no second sample if its prediction is more than this many times the best prediction
+/// and its first sample is more than this many times the best first sample.
 inline constexpr double kHopeless = 1.5;
 
 /// Result of a sample, which is equal on all ranks.
@@ -41,10 +41,10 @@ struct CallTime {
 };
 
 struct Halving {
-  /// All sampled calls, sorted by the length of their last sample, longest first, and then by time.
+  /// Sampled calls: finalists, rest of the better half, others, each group by time; then hopeless.
   std::vector<CallTime> times;
-  /// Times of call 0 in two full samples, before and after the rounds of full samples. They differ
-  /// if the machine drifted.
+  /// Times of call 0 in two full samples, before and after the rounds of full samples. The times
+  /// differ if the machine drifted.
   double first_us = 0, last_us = 0;
   bool late = false;  ///< whether the time limit ended the search early
 };

@@ -15,7 +15,7 @@ struct TilesChoice {
 /// Distance of a row from a product: the sum of size_factor of rows, of experts, of n and of k.
 double tuning_distance(const GroupedProduct& row, const GroupedProduct& asked);
 
-/// Whether the table, or one chained to it, has a row of exactly this product for this machine.
+/// Whether this chain of tables has a row of this product (any dtype of its size) for this machine.
 bool has_own_row(const TuningTable*, const GroupedProduct&, const Machine&);
 
 /// The tiles of the product's own row in the machine's tables, else of the nearest row within

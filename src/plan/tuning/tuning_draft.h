@@ -13,7 +13,7 @@ namespace tilelace::plan {
 /// Fields of a row other than its problem and its plan.
 struct TunedTimes {
   double us = 0;            ///< time of the row's plan
-  double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
+  double predicted_us = 0;  ///< measured time of the plan predicted fastest; 0: not timed
   std::size_t plans = 0;    ///< number of timed plans
   std::string commit = {};  ///< the build: its commit, or the library's version
 };

@@ -39,7 +39,7 @@ std::string said_of(const TunedDevice&);
 TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {
-  Problem problem;  ///< only what plans depend on: op, ranks, m, n, k, dtype, and whether swiglu
+  Problem problem;  ///< only what plans depend on: op, ranks, m, n, k, dtype, whether swiglu
   Plan plan;        ///< the row's plan, with its kernel
   std::string kind;
   double us = 0;
@@ -60,8 +60,8 @@ class TuningTable {
   std::vector<TunedTiles> grouped = {};  ///< a row per product
   std::vector<std::string> notes;        ///< what was ignored in the file, and why
   std::uint64_t digest = 0;              ///< hash of the file's bytes
-  /// The next table of the chain; null: none. The nearest row of all tables is used; of equally
-  /// near rows, that of the first table.
+  /// The next table of the chain; null: none. The nearest row of all tables is used; if several
+  /// rows are equally near, the one in the first of their tables.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
   /// Whether the table's times are valid for this machine; never for a share of a GPU.
@@ -78,10 +78,10 @@ std::string grouped_kernel_set();
 /// The tiling that has this name, if any.
 std::optional<GroupedTiling> tiling_named(std::string_view);
 
-/// Parses a file's `bytes`; `file` begins every error. Rows of another set of kernels or an unknown
-/// architecture are left out, with a note. Errors: usage (no JSON, another schema, a missing or
-/// invalid field, a problem twice, an invalid plan). `machine`: if the table does not fit it, no
-/// row is read.
+/// Parses a file's `bytes`; every error text begins with `file`. Rows of another set of kernels or
+/// an unknown architecture are left out, with a note. Errors: usage (no JSON, another schema, a
+/// missing or invalid field, a problem twice, an invalid plan). `machine`: if the table does not
+/// fit it, no row is read.
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
                                              const Machine* machine = nullptr);
 

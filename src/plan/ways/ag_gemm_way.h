@@ -13,29 +13,29 @@
 namespace tilelace::plan {
 
 struct AgGemmWay {
-  GemmPlan gemm;  ///< for the widest weight; path medium: and for the largest shard
+  GemmPlan gemm;  ///< for the widest weight; path medium: on the rows of the largest shard
   /// true ("whole"): tiles ignore the borders of shards, and own rows are staged, too. false ("by
   /// shard"): every shard has its own tiles; the own shard is read in place and comes first, the
   /// others follow in order of arrival.
   bool whole = false;
-  /// `push`, `pull`: copy engines of the sender or the receiver; `store`: idle warps of the GEMM
-  /// kernel; `nccl`: NCCL.
+  /// `push`: copy engines of the sender; `pull`: copy engines of the receiver; `store`: idle warps
+  /// of the GEMM kernel, or some of its CTAs (see `senders`); `nccl`: NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag
   /// By shard: how many shards are walked one after the other, the own one first. The other shards
   /// are walked together, so that the weight is read only once for all of them.
   int apart = 1;
-  /// By shard: after joins[i] tiles, shard i joins the walk over the own and the earlier shards;
-  /// the columns that shard i missed come last. i: a peer's place in order of arrival, from 0.
-  /// Empty: see `apart`. Only for a call's first GEMM: later GEMMs find all rows here.
+  /// By shard: after joins[i] tiles, the i-th of the peers' shards to arrive (i from 0) joins the
+  /// walk over the own and earlier shards; the columns that it missed come last. Empty: see
+  /// `apart`. Only for a call's first GEMM: when later GEMMs begin, all rows are here.
   std::vector<int> joins{};
   double predicted_us = 0;
   /// `unfused`: GEMMs begin when all rows have arrived. `medium`: one GEMM per shard, each of which
   /// waits only for that shard.
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push only): rows are passed from rank to rank
-  /// Transport store: so many CTAs of the GEMM kernel multiply nothing and send all rows, by bulk
-  /// copies; 0: idle warps of all CTAs send them.
+  /// Transport store: number of CTAs of the GEMM kernel that multiply nothing but send all rows, by
+  /// bulk copies; 0: idle warps of all CTAs send the rows.
   int senders = 0;
 
   /// Whether waits for flags come between copies. Each such wait is a kernel.
@@ -51,11 +51,11 @@ inline constexpr int kRelayMultiprocessors = 1;
 /// SMs that plans of transport nccl leave free: one for each CTA that NCCL's kernels may have.
 inline constexpr int kNcclMultiprocessors = 4;
 
-/// CTAs that only send: as many as fill the links (benchmarks/nvidia-h200-tp4/links.jsonl).
+/// CTAs that only send: enough to fill the links (benchmarks/nvidia-h200-tp4/links.jsonl).
 inline constexpr int kSenders = 8;
 
-/// Whether clusters have at most two CTAs. On a device of its own such a GEMM is always resident as
-/// a whole. A GEMM that is only partly resident would hold up the copies that it waits for.
+/// Whether clusters have at most two CTAs. Alone on a device, such a GEMM is always resident as a
+/// whole. A GEMM that is only partly resident would hold up copies that it waits for.
 constexpr bool fits_beside_copies(const GemmTile& tile) { return tile.cluster() <= 2; }
 
 /// The most chunks per shard that a slot has flags for.
@@ -70,8 +70,8 @@ std::size_t widest_product(const Problem&);
 
 /// All GEMMs of a call as one: weights are side by side, each beginning at a tile's first column.
 GemmProblem merged_product(const Problem&, const GemmTile&);
-/// Whether the plan runs all GEMMs as one kernel: if the plan is whole, weights are few, and the
-/// tile allows several (can_merge).
+/// Whether the plan runs all GEMMs as one kernel: it does if the plan is whole, the call has two to
+/// kMostWeights GEMMs, and the tile takes several weights (can_merge).
 bool is_merged(const Problem&, const AgGemmWay&);
 /// Predicted time of the plan's GEMMs alone, one after the other or as one.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
@@ -86,7 +86,7 @@ std::vector<AgGemmWay> ag_gemm_candidates(const Problem&, const GemmMachine& = {
 /// communicator. None for fewer than 20 SMs (24 on a share).
 std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
 
-/// Path medium: the tiles of the shard that arrives as number `section`.
+/// Path medium: the order of tiles in one shard, the `section`-th to arrive (0: the own shard).
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);
 
 /// Predicted time until a problem's rows have reached all ranks, if nothing else runs.

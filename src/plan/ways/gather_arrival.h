@@ -16,7 +16,7 @@ struct Travel {
   int senders = 0;  ///< CTAs that only send
 };
 
-/// The traffic: shards of this many rows, from every rank to all others.
+/// The traffic: every rank sends a shard of `rows` rows to all others.
 struct Gathering {
   Travel way;
   schedule::Index rows = 0, row_bytes = 0;

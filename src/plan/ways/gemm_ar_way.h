@@ -15,9 +15,9 @@ namespace tilelace::plan {
 struct GemmArWay {
   GemmPlan gemm;
   std::int64_t block_rows = 1;  ///< rows of a shard in each block (schedule/share_order.h)
-  int lag = 1;                  ///< own tiles of a column come `lag` columns after its remote tiles
+  int lag = 1;                  ///< a column's own tiles come `lag` columns after its remote tiles
   double predicted_us = 0;
-  bool by_columns = false;  ///< true: owners have columns of all rows (one block); false: rows
+  bool by_columns = false;  ///< true: a rank owns columns of all rows (one block); false: rows
 };
 
 /// Number of tiles. Each is computed by one worker (a cluster).
@@ -32,8 +32,8 @@ void require_gemm_ar(const Problem&);
 std::vector<GemmArWay> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
 /// If owners have columns and all tiles end at once: how long to hold back the partials of each
-/// owner's second half of columns; else 0. The first half's partials then travel first, and the
-/// first half's results travel while the second half's partials arrive and are added.
+/// owner's second half of columns; else, or in two rounds, 0. The first half's partials then travel
+/// first; its results travel while the second half's partials arrive and are added.
 double gemm_ar_hold_us(const Problem&, const GemmArWay&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);

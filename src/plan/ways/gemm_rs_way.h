@@ -14,7 +14,7 @@ namespace tilelace::plan {
 struct GemmRsWay {
   GemmPlan gemm;
   /// 1: remote shards are walked together, so that the weight is read only once for all of them;
-  /// else they are walked one after the other.
+  /// more: remote shards are walked one after the other.
   int apart = 1;
   double predicted_us = 0;
   bool pairs = false;  ///< the CTAs of a cluster have tiles of two shards
@@ -27,7 +27,7 @@ int tiles_of(const GemmRsWay&, const Problem&);
 /// gemm_rs, n or k not a multiple of 8, no rows).
 std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {});
 
-/// Number of rows of workers' tiles: those of all shards or, with `pairs`, of all pairs of shards.
+/// Number of rows of workers' tiles, in all shards or, with `pairs`, in all pairs of shards.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
 
 /// Bytes of a piece of a partial: eight values from each thread of a group.
@@ -40,8 +40,8 @@ int given_parts(const GemmTile&);
 /// Bytes of all parts of a partial, each rounded up to whole pieces (kPartialPieceBytes).
 std::int64_t given_bytes(const GemmTile&);
 
-/// Whether one stage of operands in shared memory has room for the pieces, from all peers, that are
-/// added at once.
+/// Whether a stage of the ring of operands in shared memory has room for all pieces that are added
+/// at once (terms_at_once), from all peers together.
 bool holds_terms(const GemmTile&, int ranks);
 
 /// Flags for partials per slot: one per part of each partial (given_parts).

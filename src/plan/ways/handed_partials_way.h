@@ -18,7 +18,7 @@ using schedule::HandWay;
 struct HandedPartialsWay {
   GemmPlan gemm;  ///< method `copied`: for the largest shard, launched once per shard
   HandWay way = HandWay::copied;
-  std::int64_t chunk_rows = 1;  ///< rows that a CTA adds at a time; added, ring: rows per flag
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA adds at a time; added, ring: also rows per flag
   double predicted_us = 0;
 };
 
@@ -47,7 +47,7 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem&, HandWay,
 /// The schedule of the kernel after the GEMM.
 schedule::ReduceRows hand_rows_schedule(const Problem&, const HandedPartialsWay&, int rank);
 
-/// The most roundings that a partial goes through on its way, alone and as part of sums.
+/// The most roundings that a partial goes through on its way, alone and as a part of sums.
 int roundings_of(HandWay, int ranks);
 
 /// Bytes per slot on each rank, enough for every method: own partials, then arriving ones.

@@ -15,8 +15,8 @@ namespace tilelace::plan {
 /// ranks. Transport multimem: the same parts, summed by the switch.
 struct KeptPartialsWay {
   GemmPlan gemm;
-  /// If all ranks can reach the results, even a one-shot plan runs two-shot and stores sums there:
-  /// on two ranks that moves as much as one-shot, with half of the additions (decision 0017).
+  /// If all ranks can reach the results, even a one-shot plan runs two-shot and stores sums in
+  /// them: on two ranks that moves as much as one-shot, with half of the additions (decision 0017).
   int shots = 2;
   bool by_switch = false;
   double predicted_us = 0;

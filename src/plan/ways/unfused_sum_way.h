@@ -17,15 +17,15 @@ namespace tilelace::plan {
 struct UnfusedSumWay {
   GemmPlan gemm;
   /// `pull`: every rank reads the rows that it needs (gemm_ar: all). `store` (gemm_ar): every rank
-  /// reads its own rows and writes their sum to all peers, which takes less traffic and one more
+  /// reads its own rows and writes their sum to all peers: less traffic than `pull`, but one more
   /// wait. `push`: a collective of the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
   std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: rows per flag
   double predicted_us = 0;
   /// Transport push of gemm_ar: 1 (one-shot): every rank sums all rows; 2 (two-shot): each rank
-  /// sums its own rows and sends the sum to all. (chunk_rows is unused: pushed_plan() has chunks.)
+  /// sums its own rows and sends the sum to all. (chunk_rows is unused: see pushed_plan().)
   int shots = 1;
-  bool lines = false;  ///< transport push: units carry the call's number (true); chunks have flags
+  bool lines = false;  ///< transport push: flags are in the data (true) or one per chunk (false)
   /// 0: this library's kernel multiplies. N: cuBLASLt does, by the N-th algorithm that it proposes,
   /// or by the last if there are fewer; the prediction derives from this library's kernel, `gemm`.
   int cublas = 0;
@@ -58,8 +58,8 @@ CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, Collecti
 /// Bytes that a rank's partial takes in a slot. Pushed data follows it.
 std::int64_t partial_bytes(const Problem&);
 
-/// Bytes per slot on each rank that calls of up to the problem's m rows need: for data; and, beside
-/// the slot, for words that carry their call's number.
+/// Bytes per slot on each rank that calls of up to the problem's m rows need: first for data; then,
+/// beside the slot, for words that carry their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
 std::int64_t gemm_reduce_line_bytes(const Problem&);
 

@@ -12,7 +12,7 @@ namespace tilelace::plan {
 /// Properties of a call that are neither in the problem nor in the plan.
 struct CallKind {
   bool collective = false;  ///< the call is the op's collective without the GEMM
-  std::uint64_t out = 0;    ///< GPU ranks: where peers can reach the result; 0: nowhere
+  std::uint64_t out = 0;    ///< GPU ranks: where peers can reach the result; 0: they cannot
 
   bool operator==(const CallKind&) const = default;
 };
