@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// all-gather + GEMM: the order of tiles, the flag before each, and the destination of each chunk.
+// all-gather + GEMM: the order of tiles, the flags that tiles wait for, and where chunks are sent.
 //
-// A rank's flags: landed(source, chunk): its slot has the chunk; with pull, offered(source, chunk):
-// its parent has the chunk. Own rows are read in place; a whole walk (gather_order.h) stages them.
+// A rank's flags: landed(source, chunk) says that its slot has the chunk; offered (pull only) says
+// that its parent has it. Own rows are read in place; a whole walk (gather_order.h) stages them.
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -32,12 +32,12 @@ struct AgGemm {
   int rank = 0;
   int workers = 1;
   int tile_m = 128;
-  Index cols = 1;  ///< column tiles of all weights together
+  Index cols = 1;  ///< columns of tiles, of all weights together
   Index chunk_rows = 128;
   Index raster_group = 1;
   Transport transport = {};
   bool straddle = false;
-  bool deliver = false;  ///< also write the gathered operand
+  bool deliver = false;  ///< also copy the gathered operand to the user
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
   [[nodiscard]] TILELACE_HD constexpr Bands bands(int source) const {
@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. Otherwise tile(i) orders
-  /// them: with `straddle`, an order that no kernel has; a gather without a GEMM has no tiles.
+  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. If not, tile(i) gives an
+  /// order that no kernel has (with `straddle`), or there are no tiles (no GEMM).
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
@@ -185,8 +185,8 @@ TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
     v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
 }
 
-/// Second part of role `compute`, if !s.walked(): every s.workers-th tile. Tiles may start before
-/// the peers' headers have arrived, but no result is written before that.
+/// Second part of role `compute`, if !s.walked(): computes every s.workers-th tile. Tiles may start
+/// before the peers' headers have arrived, but no result is written before that.
 template <class Verbs>
 TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;

@@ -9,18 +9,18 @@
 //                   two-shot (`shares`): a reduce_scatter,
 //                   after which every rank sends its sums to all ranks
 //
-// Parcels are sent in rounds: in round r, worker w sends chunk r * workers + w of each parcel.
-// Arriving data waits in a ring of kRing places per worker and source, so staging does not grow
-// with the call. Nothing is acknowledged: a worker consumes round r - 1 before it signals round r.
-// So a peer's signal of round r - 2 shows that it has consumed round r - 3, whose place round r
-// uses. Both ranks of a pair have equally many rounds; a parcel that has ended sends empty rounds.
+// In round r, worker w sends chunk r * workers + w of each parcel. Arriving data waits in a ring of
+// kRing places per worker and source, so staging does not grow with the call. Nothing is
+// acknowledged: a worker consumes round r - 1 before it signals round r. So a peer's signal of
+// round r - 2 shows that it has consumed round r - 3, whose place round r uses. Both ranks of a
+// pair have equally many rounds: once its parcel has ended, a rank sends empty rounds.
 //
-// With line verbs (`put` and `take` of units that carry the call's number) flags are part of the
+// If units are sent as lines, that is, each unit carries the call's number, flags are part of the
 // data: there is one round, and signal and wait do nothing.
 //
 // If ranks can access each other's tensors, a call may be direct, without staging: a rank stores
-// parcels and shared sums in the peers' results, and reads terms of a sum from the peers' inputs.
-// Each worker has one flag per peer, raised when the worker has finished there.
+// parcels and shared sums in the peers' results, and reads terms of a sum from the peers' inputs. A
+// worker raises one flag at each peer, once the worker no longer uses that peer's tensors.
 #pragma once
 #include <cstdint>
 
@@ -29,7 +29,7 @@
 
 namespace tilelace::schedule {
 
-/// Bytes that move together.
+/// Bytes of a unit, which moves as a whole.
 constexpr Index kUnitBytes = 16;
 /// Places in a worker's ring for one source. The text above says why three are needed.
 constexpr Index kRing = 3;

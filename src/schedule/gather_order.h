@@ -4,9 +4,9 @@
 // order of arrival; tiles begin at the shard's first row. Whole: tiles cover all rows as one
 // matrix, in one section or in one per weight.
 //
-// Either sections are walked one after the other, each over all columns and so the whole weight; or
-// those that have arrived are walked together, column by column. A later section joins at the
-// column that the walk has reached by then; the columns that the section missed come last.
+// Either sections are walked one after the other: each over all columns, so each reads the whole
+// weight. Or the sections that have arrived are walked together, column by column. A later section
+// joins at the column that the walk has then reached; the columns that it missed come last.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -15,10 +15,10 @@ namespace tilelace::schedule {
 
 constexpr int kMaxSections = kMaxGpuRanks;  ///< the most sections (shards or weights) in kernels
 
-/// One shard in the list by order of arrival.
+/// A shard in the list of shards, which is in order of arrival.
 struct GatherShard {
   int source = 0;
-  int begin = 0, end = 0;  ///< rows
+  int begin = 0, end = 0;  ///< rows [begin, end)
 };
 
 /// One walk: a range of columns of consecutive sections.
@@ -28,7 +28,7 @@ struct GatherWalk {
   int first_col = 0, cols = 0;
 };
 
-/// The i-th shard to arrive joins once after[i] tiles are walked and the (i - 1)-th has joined.
+/// Shard i of the list joins once after[i] tiles have been walked and shard i - 1 has joined.
 struct GatherJoins {
   int after[kMaxSections] = {};
 };
@@ -36,7 +36,7 @@ struct GatherJoins {
 /// kMost: the most sections. Kernels use GatherOrder; there may be more CPU ranks than GPU ranks.
 template <int kMost>
 struct GatherOrderOf {
-  GemmOrder walk;  ///< its rows and columns are replaced by each walk's
+  GemmOrder walk;  ///< rows and cols are replaced by those of each walk
   int ranks = 1;
   bool whole = false;
   int m = 0;
@@ -72,7 +72,7 @@ struct GatherOrderOf {
   [[nodiscard]] TILELACE_HD constexpr int end(int section) const {
     return whole ? m : shard[section].end;
   }
-  /// Index of the section's tensor map in a kernel's `tail` (maps of the sections' last rows).
+  /// Index of the section's tensor map in a kernel's `tail` (maps for the last rows of sections).
   [[nodiscard]] TILELACE_HD constexpr int tail(int section) const { return whole ? 0 : section; }
 
   /// Waits until rows [first, last) of a section can be read: calls wait(flag) once per chunk. Only

@@ -24,12 +24,12 @@ struct GemmCell {
   int section = 0;  ///< for orders with several sections (schedule/gather_order.h)
 };
 
-/// Cuts one direction into groups and walks each across the other direction, alternately forwards
-/// and backwards, so that a group begins with operands still in L2. Within a group, blocks of
-/// `wide` x `deep` tiles are walked together, so that neighbouring workers share both operands.
+/// Cuts the grid of tiles into groups along one direction. Groups are walked along the other one,
+/// alternately forwards and backwards, so that a group begins with operands in L2. In a group,
+/// blocks of `wide` x `deep` tiles are walked together: neighbouring workers share both operands.
 struct GemmOrder {
-  int rows = 0;  ///< tiles along m
-  int cols = 0;  ///< tiles along n
+  int rows = 0;  ///< number of rows of tiles
+  int cols = 0;  ///< number of columns of tiles
   int group = 1;
   bool along_cols = false;
   int wide = 1 << 20;  ///< tiles of a block in the direction that groups are cut from
@@ -78,7 +78,7 @@ struct GemmWorkOf {
   int workers = 1;
   int k_steps = 1;      ///< k-steps of a tile; at least 1
   int split_tiles = 0;  ///< number of shared tiles, which are the first ones
-  int round_tiles = 0;  ///< shared tiles per round: all, or a divisor of split_tiles
+  int round_tiles = 0;  ///< shared tiles per round: all of them, or a divisor of split_tiles
   int share = 0;        ///< k-steps of a worker's stretch per round ...
   int longer = 0;       ///< ... and the number of workers, the first ones, that have one more
 
@@ -143,9 +143,9 @@ class GemmSegments {
   int round_ = 0;
 };
 
-/// Role math of the GEMM. lanes > 1: a worker's warpgroups take turns, and this is the `lane`-th;
-/// 1: all of them work on every segment. Verbs: skip(segment), of which another lane takes care;
-/// multiply(segment); give_partial(round) keeps the accumulator for the tile's head;
+/// The role `math` of the GEMM. lanes > 1: a worker's warpgroups take turns, this being the
+/// `lane`-th; 1: all of them work on every segment. Verbs: skip(segment), which another lane
+/// computes; multiply(segment); give_partial(round) keeps the accumulator for the tile's head;
 /// add_partial(giver, round) adds the accumulator that worker `giver` kept; store(cell).
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
@@ -168,7 +168,7 @@ TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lan
   }
 }
 
-/// Role load of the GEMM. Verb: load(cell, segment).
+/// The role `load` of the GEMM. Verb: load(cell, segment).
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_load(const Work& work, int worker, Verbs& v) {
   GemmSegments segments(work, worker);

@@ -157,7 +157,7 @@ TILELACE_ROLE void fetch_results(const GemmReduce& s, int b, Verbs& v) {
   }
 }
 
-/// Role `compute`, first part: straddling tiles, so that peers get their pieces early.
+/// First part of role `compute`: computes straddling tiles, so that peers get their pieces early.
 template <class Verbs>
 TILELACE_ROLE void run_straddling(const GemmReduce& s, int worker, Verbs& v) {
   for (Index i = worker; i < s.num_straddling() * s.cols; i += s.workers) {

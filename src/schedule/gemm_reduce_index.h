@@ -18,8 +18,8 @@
 
 namespace tilelace::schedule {
 
-/// One tile of shard `owner` of super-block `block`. `index` is band * cols + col within the shard,
-/// or the partial's number if numbered(). `owner` is -1 if the rows straddle shards: see piece().
+/// One tile of shard `owner` of block `block`. `index` is band * cols + col within the shard, or
+/// the partial's number if numbered(). `owner` is -1 if the rows straddle shards: see piece().
 struct ReduceTile {
   int block = 0;
   int owner = 0;
@@ -39,7 +39,7 @@ struct ReduceTransfer {
 
 struct GemmReduce {
   Route route;
-  RowSplit split;  ///< gemm_rs: the shards; gemm_ar: only m and ranks
+  RowSplit split;  ///< gemm_rs: the shards; gemm_ar: only m and ranks are used
   int rank = 0;
   int workers = 1;
   int tile_m = 128;
@@ -141,8 +141,8 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. Otherwise (an
-  /// all-reduce, which goes block by block, or `straddle`) the order is tile(i): no kernel's.
+  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. If not, tile(i)
+  /// gives an order that no kernel has: with `straddle`, or block by block in an all-reduce.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
   /// Whether partials' flags are the numbers that ReduceOrder gives to partials.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tiles of a grouped product: rows, ordered by expert, times the weight of their expert. Only
-// the device knows how many rows each expert has, so the place of a tile is computed from that
-// number.
+// the device knows the number of rows of each expert, so the place of a tile is computed from these
+// numbers.
 #pragma once
 #include "core/host_device.h"
 
 namespace tilelace::schedule {
 
-/// A tile's rows are a multiple of this: tensor cores take eight tokens at once.
+/// The computed rows of a tile are a multiple of this: tensor cores take eight tokens at once.
 constexpr int kRowsTogether = 8;
 
 /// One tile of an expert. Rows are counted from the expert's first row.
@@ -15,7 +15,7 @@ struct GroupedCell {
   int row;     ///< first row of the tile
   int rows;    ///< the expert's rows in the tile
   int width;   ///< rows that are computed: a multiple of kRowsTogether
-  int column;  ///< number of the tile across the columns
+  int column;  ///< which tile across the columns, from 0
 };
 
 /// How each expert's result is cut into tiles.
@@ -24,15 +24,15 @@ struct GroupedTiles {
   int columns;  ///< tiles across the columns of the result
   int deep;     ///< row tiles walked together, column by column: rows and the weight stay in L2
 
-  /// Rows of each tile of an expert that has `rows` rows; its last tile may have fewer. All tiles
-  /// have about the same size, since narrow tiles are slow.
+  /// Rows of each tile of an expert that has `rows` rows; the expert's last tile may have fewer.
+  /// Its tiles have about the same size, since narrow tiles are slow.
   [[nodiscard]] TILELACE_HD constexpr int width(int rows) const {
     const int fewest = (rows + most - 1) / most;
     if (fewest <= 1) return most;
     const int even = (rows + fewest - 1) / fewest;
     return (even + kRowsTogether - 1) / kRowsTogether * kRowsTogether;
   }
-  /// Number of tiles along an expert's rows; 0 if it has none.
+  /// Number of tiles along an expert's rows; 0 if the expert has no rows.
   [[nodiscard]] TILELACE_HD constexpr int row_tiles(int rows) const {
     return rows <= 0 ? 0 : (rows + width(rows) - 1) / width(rows);
   }

@@ -12,8 +12,8 @@
 //
 //   copied  copy engines bring the partials to their owners before the header: no flag is needed
 //
-// A worker waits only for peers' workers of the same number. These send before they wait (added),
-// or wait only for a worker nearer to the start of the shard's way (ring).
+// A worker waits only for peers' workers of the same number. Those workers send before they wait
+// (added), or are on a rank nearer to the start of the shard's way (ring).
 #pragma once
 #include "schedule/reduce_rows.h"
 
@@ -25,7 +25,7 @@ struct HandRows : ReduceRows {
   HandWay way = HandWay::copied;
 };
 
-/// A rank's flag: a chunk sent by peer `from` (added), or of `from`'s shard (ring), has arrived.
+/// Flag: the chunk sent by peer `from` (added), or the chunk of `from`'s shard (ring), has arrived.
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
 }

@@ -26,7 +26,7 @@ constexpr ReduceOrderOf<kMost> make_reduce_order(const GemmReduce& s, const Gemm
   return o;
 }
 
-/// The order of shards in pairs (an even number of ranks). `cta_rows`: rows of a CTA's tile.
+/// The order with shards in pairs, for an even number of ranks. `cta_rows`: rows of a CTA's tile.
 constexpr PairOrder make_pair_order(const GemmReduce& s, const GemmOrder& walk, int cta_rows) {
   PairOrder o;
   static_cast<ReduceOrder&>(o) = make_reduce_order(s, walk, 2 * cta_rows);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The map of a mixture of experts: which row of a product belongs to which (token, slot).
+// The map of a mixture of experts: which row of a product belongs to which (token, slot). A slot is
+// one of the token's top_k choices of an expert.
 //
 // Rows are ordered by (expert, token, slot), without gaps between experts. So a map depends only on
 // the ids: ranks with the same ids and experts have the same map. A map is one buffer of 32-bit
 // words, in sections aligned to kMapSection words:
-//
 //   begins     [experts here + 1]  first row of each expert of this rank; last: number of rows
 //   row_of     [m * top_k]         the row of a (token, slot); -1 if this rank has none
 //   source_of  [m * top_k]         token * top_k + slot of a row; -1 beyond the last row
-//   wrong      [1]                 0, or 1 + number of the first pair whose id is invalid (is_id)
+//   wrong      [1]                 0, or 1 + number of the first pair with an invalid id (is_id)
 //   hash       [1]                 hash of all ids, to compare routings between ranks
 //   weights    [m * top_k]         fp32 bits of the router's weights, which are given with the ids
 #pragma once
@@ -49,7 +49,7 @@ struct MoeMap {
   [[nodiscard]] TILELACE_HD constexpr bool is_id(Index id) const {
     return id >= -1 && id < experts;
   }
-  /// This rank's number for the expert `id`; -1 if it is -1, another rank's expert or no expert.
+  /// This rank's number for the expert `id`; -1 if `id` is -1, another rank's expert or no expert.
   [[nodiscard]] TILELACE_HD constexpr Index local(Index id) const {
     return id >= first && id < first + here && is_id(id) ? id - first : -1;
   }

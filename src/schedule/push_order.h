@@ -14,14 +14,14 @@ struct PushOrder {
   std::int64_t begin = 0;  ///< first own row ...
   std::int64_t rows = 0;   ///< and number of own rows
   std::int64_t chunk_rows = 1;
-  int senders = 0;  ///< CTAs of a kernel that only send; 0: idle warps of all CTAs send
+  int senders = 0;  ///< number of CTAs that only send; 0: idle warps of all CTAs send
 
   struct Send {
     int peer;
-    std::int64_t first, last;  ///< own rows
+    std::int64_t first, last;  ///< rows [first, last) of the own shard
     int flag;
   };
-  /// The i-th piece. Senders serve one receiver after the other: shards arrive one by one.
+  /// The i-th piece. CTAs that only send serve one receiver at a time: shards arrive one by one.
   [[nodiscard]] TILELACE_HD constexpr Send piece(int i) const {
     const int chunks = pieces / targets;
     const int at = senders > 0 ? i / chunks : i % targets;

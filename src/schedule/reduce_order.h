@@ -16,7 +16,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
-  /// Index of the section's tensor map in a kernel's `tail` (maps of the sections' last rows).
+  /// Index of the section's tensor map in a kernel's `tail` (maps for the last rows of sections).
   [[nodiscard]] TILELACE_HD constexpr int tail(int s) const { return s; }
 
   /// Whether tile t is in the own section, which is walked separately.
@@ -34,14 +34,14 @@ struct ReduceOrderOf : SectionOrder<kMost> {
 
 using ReduceOrder = ReduceOrderOf<kMaxGpuRanks>;
 
-/// Shards in pairs, for few rows. A cluster is two CTAs, one below the other. They compute tiles of
-/// the two shards of a pair, and so share the weight's columns. All shards have equally many tiles;
-/// the own shard is the second of the last pair.
+/// Shards in pairs, for few rows. A cluster is two CTAs, one below the other. One computes tiles of
+/// the pair's first shard, the other of the second; they share the weight's columns. All shards
+/// have equally many tiles; the own shard is the second of the last pair.
 struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
   int rows = 1;  ///< rows of CTA tiles in a shard
 
-  /// The cell of the t-th pair's tile in the first of its two shards; rows count CTA tiles.
+  /// The t-th pair of CTA tiles: the cell of the one in the first shard. Its row counts CTA tiles.
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const int w = t >= first_tile[1] ? walks - 1 : 0;
     GemmOrder o = walk;
@@ -59,7 +59,7 @@ struct PairOrder : ReduceOrder {
     c.row >>= 1;
     return row;
   }
-  /// Whether the second tile of the pair is in the own shard.
+  /// Whether the second tile of the t-th pair is in the own shard.
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
     return t >= first_tile[walks - 1];
   }

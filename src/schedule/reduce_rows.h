@@ -9,9 +9,9 @@
 //                       reads that partial, so the place is free
 //
 // Units are 16 bytes; rows are contiguous. A rank sends the header of a call after its GEMM, so the
-// header says that the partial is complete: admission is the only wait before pulling. A rank
-// overwrites the partial of call c in call c + 2, that is, after the peers' headers of call c + 1,
-// which peers send when they have pulled for call c.
+// header says that the partial is complete: admission is the only wait before pulling. Two slots
+// alternate, so call c + 2 overwrites the partial of call c. Before that, the peers' headers of
+// call c + 1 have arrived, which peers send when they have pulled for call c.
 #pragma once
 #include "schedule/rows.h"
 #include "schedule/verbs.h"
@@ -45,7 +45,7 @@ struct ReduceRows {
     const Index begin = rows[owner].begin + i * chunk_units;
     return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
   }
-  /// If rows are shared: a rank's flag that says that the owner's sum of chunk i has arrived there.
+  /// With `share`: a rank's flag that says that the owner's sum of chunk i has arrived there.
   [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
     return owner * max_chunks + i;
   }
@@ -68,7 +68,7 @@ constexpr void set_rows(ReduceRows& s, const RowSplit& split, int rank, SumForm 
   }
 }
 
-/// Cuts the rows into at most kMaxSumChunks chunks. Workers without a chunk are dropped.
+/// Cuts each rank's rows into at most kMaxSumChunks chunks. Workers without a chunk are dropped.
 constexpr void cut_rows(ReduceRows& s, Index chunk_units, int workers) {
   Index most = 0;
   for (int r = 0; r < s.ranks; ++r) most = max_of(most, s.rows[r].size());

@@ -46,7 +46,7 @@ constexpr ReduceTiles<ReduceOrderOf<kMost>> make_reduce_tiles(const GemmReduce& 
   return t;
 }
 
-/// Calls f with the rank's ReduceTiles, whose type is chosen as in with_tiles of AgGemm.
+/// Calls f with the rank's ReduceTiles; their type is chosen as in with_tiles of gather_tiles.h.
 template <int kMost, class F>
 decltype(auto) with_tiles(const GemmReduce& s, F&& f) {
   GemmOrder walk;
@@ -67,7 +67,7 @@ constexpr ReduceTiles<PairOrder> make_pair_tiles(const GemmReduce& s, GemmOrder 
 
 namespace detail {
 
-/// Plays a kernel's math role, and its waits for terms, with the verbs of verbs.h.
+/// Plays a kernel's math role, and its waits for partials, with the verbs of verbs.h.
 template <class Order, class Verbs>
 class ReduceTileVerbs {
   using Tiles = ReduceTiles<Order>;

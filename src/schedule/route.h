@@ -17,7 +17,7 @@ struct Route {
 
   bool operator==(const Route&) const = default;
 
-  /// The rank that sends root's shard to `rank` and gets its partials for that shard. rank != root.
+  /// The rank that sends root's shard to `rank`, and gets `rank`'s partials for it. rank != root.
   [[nodiscard]] TILELACE_HD constexpr int parent(int root, int rank) const {
     if (kind == RouteKind::mesh) return root;
     if (kind == RouteKind::ring) return wrap(rank - 1, ranks);
@@ -51,7 +51,7 @@ struct Route {
   }
 
   /// The i-th shard that `rank` computes in a reduce-scatter: first those of remote nodes, last its
-  /// own. In a mesh, each rank then sends to one peer and receives from one peer at a time.
+  /// own. In this order a rank of a mesh sends to one peer and receives from one peer at a time.
   [[nodiscard]] TILELACE_HD constexpr int reduce_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     return wrap(node(rank) + 1 + i / local, nodes()) * local +

@@ -2,8 +2,8 @@
 // The order of tiles in a GEMM kernel of a fused gemm_ar. Every shard is cut into equally many
 // blocks. The first block of all shards is walked, then the second, and so on, each column by
 // column. A step is one column of one block: its remote tiles, then the own tiles of the column
-// `lag` steps earlier, for which the peers' terms have arrived by then. So finished tiles are sent
-// during the whole call, and few remain at its end. Computed on the host as 32-bit numbers.
+// `lag` steps earlier, for which the peers' partials have arrived by then. So finished tiles are
+// sent during the whole call, and few remain at its end. Computed on the host as 32-bit numbers.
 //
 // If shards would have fewer rows than a tile, every owner has some columns of all rows instead.
 // Then there is one block, and a step is one column of every owner.
@@ -23,13 +23,13 @@ constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
   int block = 0, own_block = 0;   ///< block of the remote and of the own tiles
-  int remote_rows = 0, rows = 0;  ///< tiles per step: remote ones; all
+  int remote_rows = 0, rows = 0;  ///< tiles per step: in remote shards; in all shards
 };
 
 struct ShareOrder {
   static constexpr bool kInRounds = true;
   int rank = 0, ranks = 1, blocks = 1;
-  int cols = 1;                          ///< columns of tiles of a shard
+  int cols = 1;                          ///< columns of tiles of a section
   int owner_cols = 0;                    ///< tile columns per owner if owners have columns; else 0
   int lag = 0;                           ///< steps from a column's remote tiles to its own tiles
   int own_begin = 0;                     ///< first row of the own shard

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // How finished tiles of a fused gemm_ar (share_order.h) get to all ranks: the owner of a tile
-// stores it in the slot of every peer and raises its flag there.
+// stores it in the slot of every peer and raises the tile's flag there.
 //
 //   collect  after the GEMM: copies a peer's tile from the slot to the caller once its flag is
 //            raised
 //
-// No deadlock: the GEMM waits only for terms, and collecting waits only for the peers' GEMMs. This
-// needs all workers of a GEMM to run at the same time, and collecting to come after the GEMM.
+// No deadlock: the GEMM waits only for partials, and collecting waits only for the peers' GEMMs.
+// This needs all workers of a GEMM to run at the same time, and collecting to come after the GEMM.
 #pragma once
 #include "schedule/make_share_order.h"
 #include "schedule/shared_parts.h"
@@ -115,7 +115,7 @@ class ShareVerbs {
   int untold_ = -1;
 };
 
-/// No copies: the owner of a tile stores it everywhere.
+/// The role `copy` does nothing: the owner of a tile stores it at all ranks.
 template <class Verbs>
 void run_copy(const SharedTiles& /*s*/, Verbs& /*v*/) {}
 

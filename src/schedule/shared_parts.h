@@ -48,7 +48,7 @@ struct SharedPart {
   return {};
 }
 
-/// Layout of a worker's tile: a CTA's parts lie below each other; CTAs are numbered down columns.
+/// Layout of a worker's tile: the parts of a CTA are stacked; CTAs are numbered column by column.
 struct PartShape {
   int cluster_rows = 1, cluster_cols = 1;
   int groups = 1;          ///< parts of a CTA
@@ -75,8 +75,8 @@ struct PartPlace {
   return at;
 }
 
-/// Role collect of one of `workers` workers. Verbs: admit(); wait_for(part) waits for the part's
-/// flag; deliver(part) copies the part from the slot to the user.
+/// The role `collect` of one of `workers` workers. Verbs: admit(); wait_for(part) waits for the
+/// part's flag; deliver(part) copies the part from the slot to the user.
 template <class Verbs>
 TILELACE_ROLE void run_collect(const ShareOrder& o, const ShareFlags& flags, int worker,
                                int workers, Verbs& v) {

@@ -44,8 +44,8 @@ template <class Work>
 
 /// The role `math`, of the `lane`-th of a worker's `lanes` warpgroups, which take turns. Tiles have
 /// no shared k-steps. Verbs: skip(segment) and multiply(segment) as in run_gemm_math; give(cell)
-/// stores the accumulator in the own slot; admit(); tell_given(tile) tells all ranks once the tile
-/// is stored, beside the next product. Returns the last tile, for sum_last; -1: none.
+/// stores the accumulator in the own slot; admit(); tell_given(tile) tells all ranks as soon as the
+/// tile is stored, even during the next product. Returns the last tile, for sum_last; -1: none.
 template <class Work, class Verbs>
 TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -81,7 +81,7 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 
 }  // namespace detail
 
-/// Role reduce of the same worker, for all tiles but those that groups sum themselves:
+/// The role `reduce` of the same worker, for all tiles but those that groups sum themselves:
 ///   admit()               waits until this call's sums may be stored
 ///   await_given(tile)     waits until all ranks have given the worker's part of the tile
 ///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
@@ -115,7 +115,7 @@ TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
 /// a piece.
 struct TileSums {
   int rank = 0, ranks = 1;
-  int actors = 1;  ///< actors, which play the roles of all workers
+  int actors = 1;  ///< number of actors, which play the roles of all workers
   Index m = 0;
   int tile_m = 1;
   bool one_shot = false;

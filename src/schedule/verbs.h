@@ -2,12 +2,12 @@
 // The verbs that role loops need from a backend. CPU ranks, the checker and the simulator have all
 // verbs; GPU kernels and the copy-engine loop have the verbs of their ops. Contracts:
 //
-//   signal(peer, flag)   release: everything this actor did before is visible to whoever waits for
-//                        the flag at `peer` (may be the own rank). A flag has one writer. No wait.
+//   signal(peer, flag)   release: who waits for the flag at `peer` (or the own rank) sees all that
+//                        this actor did before. A flag has one writer. Waits for no other actor.
 //   signal_header(peer)  writes the call's epoch and agreement hash to this rank's header at peer.
-//   wait(flag)           acquire on the own rank's flag; bounded; watches the abort word.
+//   wait(flag)           acquire on the own rank's flag; has a time limit; ends if a rank aborts.
 //   admit()              waits for every peer's header of this call and checks that it agrees. No
-//                        result is written before admit(). Bounded, idempotent.
+//                        result is written before admit(). Has a time limit; idempotent.
 //   compute(tile)        multiplies into the actor's accumulator; reads rows that were waited for.
 //   store(tile)          applies the epilogue to the accumulator and stores it in the result.
 // ag_gemm:  push(t), pull(t)  copy a chunk between slots; complete, not only issued, at the signal.
@@ -18,9 +18,9 @@
 //           store_partial(tile, peer), store_result(tile, peer)  store straight in the peer's slot.
 //           park(piece)       keeps the unrounded accumulator of the own piece of a straddling
 //                             tile; unpark(piece) brings it back, on the same worker.
-// partial, store_partial and park take a whole tile or a piece of the tile computed last.
-//           send_partial(c), fetch_partial(c), send_result(c), fetch_result(c), deliver(c)  chunks.
-// collectives: send(r), take(r), deliver(r)  a round (exchange.h). With lines (units that carry the
+//           (partial, store_partial, park take a whole tile or a piece of the tile computed last)
+//           send_partial(c), fetch_partial(c), send_result(c), fetch_result(c), deliver(c)  chunk c
+// collectives: send(r), take(r), deliver(r)  round r (exchange.h). With lines (units that carry the
 //           call's epoch) the checker has put_line and take_line instead of flags. A unit is read
 //           as a whole, once it carries the epoch; on GPUs this orders nothing but the unit itself.
 #pragma once

@@ -5,7 +5,7 @@
 
 namespace tilelace::schedule {
 
-/// Orders of up to this many sections, like those of kernels, search a tile's walk linearly.
+/// Orders of up to this many sections, such as those of kernels, search for a tile's walk linearly.
 constexpr int kFewWalks = 8;
 
 /// The walk that has tile t, by bisection on the host. first_tile(walks) is the number of tiles.
