@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State that the simulator keeps per role and per rank.
+// State that the simulator keeps per role (Actor) and per rank. Times are in microseconds.
 #pragma once
 #include <string>
 #include <vector>
@@ -26,7 +26,7 @@ struct Rank {
   int headers = 0;
   double headers_us = 0;
   int running = 0;
-  int next = 1;  ///< the first role that has not started
+  int next = 1;  ///< number of the first role that has not started; 0: copy
   double slow = 1;
   double end_us = 0;
   std::vector<int> waiters;  ///< roles that wait for headers
@@ -41,7 +41,7 @@ struct Event {
 /// Number of flags that a call raises.
 std::size_t count_signals(const std::vector<std::vector<StepList>>& lists);
 
-/// The first role that has not ended, and the flag that it waits for, as text.
+/// The first role that has not ended and what it waits for, as text; empty: all have ended.
 std::string stuck_text(const std::vector<Actor>& actors);
 
 }  // namespace tilelace::sim

@@ -49,8 +49,8 @@ std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);
 /// The costs of the plan's verbs. `stretch`: factor on GEMM times.
 Costs costs_of(const MachineModel&, const Call&, const Plan&, double stretch = 1);
 
-/// Simulates the call at the clock of the GEMM alone, then again at the clock that power allows for
-/// that outcome: higher if SMs wait, lower if links are busy.
+/// Simulates the call at the clock of the GEMM alone, then at the clock that power allows for that
+/// outcome: higher if SMs wait, lower if links are busy. Path unfused: adds times of GEMM and sum.
 Outcome simulate(const MachineModel&, const Call&, const Plan&, const Disturbance& = {},
                  bool with_spans = false);
 

@@ -24,18 +24,18 @@ struct GroupedTime {
   double tiles = 0;          ///< number of tiles of all workers
   double rows = 0;           ///< number of rows of all experts
   double computed_rows = 0;  ///< rows including the padding of tiles
-  double tiles_us = 0;       ///< time of the multiprocessor that ends last
-  double even_us = 0;        ///< the same if all multiprocessors ended at the same time
+  double tiles_us = 0;       ///< time until the last worker (cluster) has ended
+  double even_us = 0;        ///< the same if all workers ended at the same time
   double l2_us = 0;
-  double memory_us = 0;  ///< moving rows, results, and a weight per GroupedTiles::deep row tiles
+  double memory_us = 0;  ///< to move rows, results, and a weight per GroupedTiles::deep row tiles
   double power_us = 0;
   double fixed_us = 0;
   [[nodiscard]] double total_us() const;
   [[nodiscard]] GroupedBound bound() const;
 };
 
-/// The time of a product in tiles of this kind if the experts have these rows. `product.rows` is
-/// not read.
+/// The time of a product in tiles of this kind if experts have these numbers of rows.
+/// `product.rows` is not read.
 GroupedTime grouped_time(const plan::Hardware&, const plan::GroupedProduct& product,
                          plan::GroupedTiling, std::span<const int> expert_rows);
 
@@ -49,7 +49,7 @@ inline constexpr std::size_t kLayerPasses = 7;
 std::string_view name_of(LayerPass);
 
 struct LayerTime {
-  std::array<double, kLayerPasses> us{};  ///< times by LayerPass
+  std::array<double, kLayerPasses> us{};  ///< time of each pass, in the order of LayerPass
   GroupedTime up, down;
   [[nodiscard]] double of(LayerPass p) const { return us.at(static_cast<std::size_t>(p)); }
   [[nodiscard]] double first_us() const;  ///< The time of the first half.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wires of a machine. A transfer occupies each wire on its way for its bytes divided by the
-// wire's rate, in the wire's first free interval that is long enough. Transfers are served in order
-// of arrival. A transfer uses all its wires in parallel and ends when the last one has finished.
+// The wires of a machine. A transfer holds each wire on its way for its bytes / the wire's rate, in
+// the first free interval that is long enough. Transfers get intervals in the order of send()
+// calls. Intervals of one transfer may overlap; the transfer ends with the last one.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,8 +30,8 @@ class Fabric {
     double begin_us = 0;
     double end_us = 0;
   };
-  /// Sends bytes from `from` to `to`, not before `begin_us`; either side may move them. `now_us`
-  /// must not decrease between calls.
+  /// Sends bytes from `from` to `to`, not before `begin_us`; `mover` may be on either side.
+  /// `now_us` must not decrease between calls.
   Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
 
   [[nodiscard]] bool remote(int a, int b) const { return a / local_ != b / local_; }

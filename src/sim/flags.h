@@ -14,7 +14,7 @@ class Flags {
   struct Flag {
     std::uint64_t key = 0;     ///< 0: a free entry
     double time_us = -1;       ///< -1: not raised yet
-    std::int32_t waiter = -1;  ///< the first waiting actor; the others are linked to it
+    std::int32_t waiter = -1;  ///< first of a list of waiting actors (Actor::next_waiter); -1: none
   };
 
   explicit Flags(std::size_t expected) {
