@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environment variables by which `./test --all` makes tests of random cases try other and more
-// cases than `./test` does.
+// Environment variables that `./test --all` sets. They make tests of random cases try other cases
+// than in `./test`, and more of them.
 #pragma once
 #include <algorithm>
 #include <cstdint>

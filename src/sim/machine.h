@@ -9,7 +9,7 @@
 namespace tilelace::sim {
 
 /// One device. A tile on one SM takes the longer of its tensor-core and L2 times; a GEMM takes at
-/// least what power and memory allow.
+/// least as long as power and memory require.
 struct Compute {
   double multiprocessors = 1;
   double peak_tflops = 1;   ///< of all SMs at full clock
@@ -18,10 +18,10 @@ struct Compute {
   double power_tflops = 1;  ///< rate of a long GEMM at the power limit
   double memory_gbps = 1;
   double fixed_us = 0;  ///< launch, first loads, last stores
-  double tile_us = 0;   ///< part of a 128x256 tile's end that overlaps nothing
+  double tile_us = 0;   ///< part of a 128x256 tile's epilogue that overlaps with nothing
   double clock_boost =
-      1;  ///< clock under a light load / clock of a GEMM at the power limit; 1: no limit
-  double capability = 0;  ///< 90: compute capability 9.0; 0: no kernels for it
+      1;  ///< clock under light load / clock of a GEMM at the power limit; 1: constant clock
+  double capability = 0;  ///< compute capability, 90 for 9.0; 0: there are no kernels for it
 };
 
 /// Figures of Tilelace's own kernels, for the planner's predictions (explained in
@@ -51,13 +51,13 @@ enum class Topology : std::uint8_t {
 struct Links {
   Topology topology = Topology::all_to_all;
   double push_gbps = 1;          ///< a copy engine writes to a peer
-  double mesh_gbps = 1;          ///< the same to several peers in turn, on all ranks
+  double mesh_gbps = 1;          ///< the same to several peers in turn, while all ranks do so
   double pull_gbps = 1;          ///< a copy engine reads from a peer
   double store_gbps = 1;         ///< all SMs together write to peers
   double store_worker_gbps = 1;  ///< one SM writes to peers
-  double latency_us = 0;         ///< a flag, one way
+  double latency_us = 0;         ///< one-way time of a flag
   double copy_us = 0;            ///< a copy of no bytes
-  double flag_us = 0;            ///< a flag sent by a copy engine
+  double flag_us = 0;            ///< extra time of a flag that a copy engine sends
   double copy_engines = 1;       ///< tree: 2 if copies across uplinks run in parallel with others
   double local_gbps = 1;         ///< copy inside a device
   double power_share = 0;        ///< power of a busy link, as a fraction of a GEMM's power
@@ -75,9 +75,9 @@ struct Network {
   double message_us = 0;  ///< a transfer of no bytes
 };
 
-/// Costs of a library's collective. Alone it takes fixed + ramp * sqrt(MB on the wire) + bytes /
-/// rate (network: the NICs' rate) + the copy of the own shard. The square root stands for a
-/// pipeline whose pieces grow with the size.
+/// Costs of a library's collective. Alone it takes fixed_us + ramp_us * sqrt(MB on the wire) + the
+/// bytes at the rate of the slowest wire or NIC + network latencies + the copy of the own shard.
+/// The square root stands for a pipeline whose pieces grow with the size.
 struct Collective {
   double fixed_us = 0;
   double ramp_us = 0;
@@ -85,7 +85,7 @@ struct Collective {
 
 struct Collectives {
   Collective all_gather, reduce_scatter, all_reduce;
-  double wire_gbps = 1;        ///< rate between ranks of one socket
+  double wire_gbps = 1;        ///< rate between ranks; tree: between ranks of one socket
   double socket_gbps = 1;      ///< tree: rate of a ring across the sockets
   double window_fixed_us = 0;  ///< fixed time of an all-gather in registered memory, which
                                ///< stores at links.store_gbps; 0: there is none
@@ -96,25 +96,25 @@ struct Collectives {
 struct Method {
   std::string name = "tilelace";
   double own_kernels = 0;    ///< 1: simulates plans of src/plan if there are kernels for the device
-  double fused_call_us = 0;  ///< added if the kernel cannot start before the previous one ends
+  double fused_call_us = 0;  ///< added unless the fused kernel starts before the previous one ends
   double product_rate = 1;   ///< speed of the method's GEMM relative to the library's
-  double sum_gbps = 1;       ///< own kernels: rate of adding peers' terms, per SM
+  double sum_gbps = 1;       ///< own kernels: rate at which one SM adds peers' partials
   double unfused_call_us = 0;     ///< time that a framework adds between collective and GEMM
   double fused_tile_rows = 1;     ///< the fewest rows of a tile
   double fused_reduce_cols = 0;   ///< gemm_rs, gemm_ar: the only tile width; 0: any
   double fused_whole_shards = 0;  ///< 1: ag_gemm copies whole shards by copy engines
   double fused_pads = 0;          ///< 1: gemm_rs, gemm_ar pad each rank's rows to whole tiles
-  double medium_direct = 0;    ///< 1: medium-grained partials go directly to owners, also on trees
-  double medium_call_us = 0;   ///< forking and joining streams
-  double medium_stage_us = 0;  ///< between two GEMMs of the medium-grained method
+  double medium_direct = 0;       ///< 1: medium (a GEMM per shard) sends no partials around rings
+  double medium_call_us = 0;      ///< medium: forking and joining streams
+  double medium_stage_us = 0;     ///< medium: time between two of its GEMMs
 };
 
-/// Rates of the passes of a mixture of experts other than GEMMs, and the known error of predicted
-/// layers.
+/// For mixtures of experts: rates of the passes that are not GEMMs, and the known error of
+/// predicted layers.
 struct Experts {
-  double permute_gbps = 1;      ///< ordering rows by expert: bytes read and written
-  double map_pairs_per_us = 1;  ///< making maps: (token, slot) pairs
-  double error_percent = 0;     ///< the largest error of whole layers
+  double permute_gbps = 1;      ///< ordering rows by expert, counting bytes read and written
+  double map_pairs_per_us = 1;  ///< making maps: (token, slot) pairs per microsecond
+  double error_percent = 0;     ///< the largest error of a predicted layer
   std::string text;             ///< what was compared; always printed
 };
 
@@ -129,7 +129,7 @@ struct MachineModel {
   std::string name, device;
   double ranks_per_node = 1;
   double max_nodes = 1;
-  std::string plans;  ///< architecture whose plans use this machine's figures, if any
+  std::string plans;  ///< architecture whose planner uses this machine's figures; empty: none
   Compute compute;
   Kernels kernels;
   Links links;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts a call's GEMM and collective alone, and the call unfused, medium and fused, side by
-// side, in the figures that the benchmarks report.
+// Predicts a call's GEMM and collective alone, and the call unfused, medium (a GEMM per shard) and
+// fused, side by side, in the figures that the benchmarks report.
 #pragma once
 #include <optional>
 #include <string>
@@ -25,9 +25,9 @@ struct Prediction {
   GemmTime gemm;
   double least_gemm_us = 0;  ///< time of the GEMM at peak rates
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
-  Plan plan, medium_plan;  ///< the fastest fused plan, and the fastest medium one
+  Plan plan, medium_plan;  ///< the fastest of Candidates::fused; of Candidates::medium
   Outcome fused, medium;
-  std::vector<Tried> tried;  ///< every fused plan, in the order tried
+  std::vector<Tried> tried;  ///< every plan of Candidates::fused, in the order tried
 
   [[nodiscard]] double ect_us() const { return fused_us - gemm_us; }
   [[nodiscard]] double medium_ect_us() const { return medium_us - gemm_us; }
@@ -47,11 +47,11 @@ struct Candidates {
   std::vector<Plan> fused, medium;
 };
 
-/// Simulates every plan and returns the fastest of each kind. `with_spans`: records the spans of
-/// the fastest fused plan.
+/// Simulates all candidates and returns the fastest plan of each list. `with_spans`: records the
+/// spans of the fastest plan of Candidates::fused.
 Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
                    bool with_spans = false);
-/// The same for the plans that Tilelace would choose from.
+/// The same, with the plans of fused_plans and medium_plans (sim/call.h) as candidates.
 Prediction predict(const MachineModel&, const Call&);
 
 }  // namespace tilelace::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Simulates the roles' steps. A role takes its next step when the previous one has ended, and a
-// wait ends when its flag is raised. Deterministic.
+// Simulates the steps of all roles. A role takes its next step when the previous one has ended, and
+// a wait ends when its flag is raised. Equal arguments give equal outcomes.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -27,15 +27,15 @@ struct Costs {
   double end_us = 0;                        ///< time after a rank's last step
   double header_us = 0;                     ///< writing a header to a peer
   int resident = 1;                         ///< workers of a rank that run at the same time
-  schedule::Route route;                    ///< counts children; mesh: a rank copies to many peers
+  schedule::Route route;                    ///< gives the partials per sum and the copies' rate
 };
 
 /// Random or uneven behaviour of ranks. The defaults disturb nothing.
 struct Disturbance {
-  double start_us = 0;    ///< ranks begin up to this much late
+  double start_us = 0;    ///< each rank begins up to this much later
   double tile_noise = 0;  ///< a tile takes up to this fraction longer
-  int straggler = -1;     ///< a slow rank ...
-  double straggle = 1;    ///< ... factor on the time of its tiles
+  int straggler = -1;     ///< the slow rank; -1: none
+  double straggle = 1;    ///< factor on the time of the slow rank's tiles
   std::uint64_t seed = 1;
 
   bool operator==(const Disturbance&) const = default;
@@ -49,7 +49,7 @@ struct Span {
   SpanKind kind = SpanKind::compute;
   int rank = 0;
   int lane = 0;
-  int peer = -1;  ///< the other rank; compute and reduce: owner of the shard
+  int peer = -1;  ///< the other rank, -1: none; compute and reduce: owner of the shard
   double begin_us = 0;
   double end_us = 0;
 
@@ -68,13 +68,13 @@ struct Outcome {
   double network_us = 0;  ///< busy time of the busiest NIC
   std::string busiest_wire;
   std::int64_t steps = 0;
-  std::string stuck;  ///< empty if the call ended; else what a role waits for in vain
+  std::string stuck;  ///< empty if the call ended; else which role waits in vain, and for what
   std::vector<Span> spans;
 
   bool operator==(const Outcome&) const = default;
 };
 
-/// lists[rank][role]: the roles' steps, copy first.
+/// lists[rank][role]: the roles' steps, the copy role first. `local`: ranks per node.
 Outcome play(const MachineModel&, int local, const Costs&,
              const std::vector<std::vector<StepList>>& lists, const Disturbance& = {},
              bool with_spans = false);

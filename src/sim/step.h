@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A step: a verb call of a role as a value. Recording verbs turn the role loops of src/schedule
-// into lists of steps, which the simulator then runs on the machine.
+// A step: one call of a verb by a role, as a value. The verbs of Recorder turn the role loops of
+// src/schedule into lists of steps, which the simulator then runs on the machine.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -16,12 +16,12 @@ using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
-  std::int32_t peer = -1;   ///< signals: the flag's rank; chunks and store_x: the other rank
+  std::int32_t peer = -1;   ///< signals: rank that has the flag; chunks and store_*: the other rank
   std::int32_t owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   std::int32_t row = 0;     ///< the first row
   std::int32_t rows = 0;
-  std::int32_t col = -1;  ///< tiles only
-  Index at = -1;          ///< the flag
+  std::int32_t col = -1;  ///< the tile's column; -1: no tile
+  Index at = -1;          ///< signal, wait: the flag
 
   bool operator==(const Step&) const = default;
 };
@@ -88,7 +88,7 @@ class Recorder {
   StepList& list_;
 };
 
-/// Records the steps of every role of a rank in a call: copy, then each worker.
+/// Records the steps of a rank's roles in a call: those of the copy role, then of each worker.
 template <class Schedule>
 std::vector<StepList> record(const Schedule& s) {
   std::vector<StepList> lists(static_cast<std::size_t>(s.workers) + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random cases for CPU ranks. An op, the number of ranks, a seed and a number name a case.
+// Random cases for CPU ranks. Op, number of ranks, seed and the case's index identify a case.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tilelace::conformance {
 
-/// The rows of one call of a case, at most the problem's.
+/// The rows of one call of a case, at most those of Case::problem.
 struct CallShape {
   std::int64_t m = 0;
   std::vector<std::int64_t> rows;  ///< rows of each shard; empty: even split
@@ -21,10 +21,10 @@ struct Case {
   PlanOptions options;
   int workers = 1;
   std::vector<CallShape> calls;
-  std::int64_t pad = 0;     ///< padding of rows, in units of 16 bytes
-  std::int64_t offset = 0;  ///< distance of data from a cache line, in units of 16 bytes
+  std::int64_t pad = 0;     ///< padding of each row, in units of 16 bytes
+  std::int64_t offset = 0;  ///< offset of data in a cache line, in units of 16 bytes
   std::uint64_t seed = 0;   ///< seed of the data
-  std::string name;         ///< op, ranks, seed and number
+  std::string name;         ///< op, number of ranks, seed and index
 
   [[nodiscard]] std::string describe() const;
 };
@@ -36,7 +36,7 @@ struct CaseRequest {
   std::uint64_t seed = 1;
   bool activations = false;  ///< for tests of bounds: problems may have activations
   int calls = 2;             ///< calls per case
-  std::int64_t largest = 0;  ///< about the largest rows, columns and k; 0: depends on ranks
+  std::int64_t largest = 0;  ///< about the most rows, columns and k; 0: depends on ranks
 };
 
 /// `count` valid cases. Combinations that make_plan refuses are counted and left out.

@@ -9,7 +9,7 @@
 
 namespace tilelace::conformance {
 
-/// Host memory; new memory is filled with poison.
+/// Host memory, which make() fills with poison (kPoison).
 class HostPlace : public test::Place {
  public:
   std::byte* make(std::size_t bytes) override;

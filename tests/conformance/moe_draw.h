@@ -47,7 +47,7 @@ class MoeDraw {
     c.ids.assign(static_cast<std::size_t>(l.m * l.top_k), -1);
     c.weights.assign(c.ids.size(), 0.0F);
     for (std::size_t i = 0; i < c.ids.size(); ++i) {
-      if (kind == 0) continue;                        // kind 0: no choice
+      if (kind == 0) continue;                        // kind 0: no token has an expert
       c.ids[i] = kind == 1 ? hot : below(l.experts);  // kind 1: one expert for all
       if (kind == 2 && i % static_cast<std::size_t>(l.top_k) > 0) c.ids[i] = c.ids[i - 1];
       if (kind == 3 && below(10) < 3) c.ids[i] = -1;

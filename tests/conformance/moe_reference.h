@@ -60,7 +60,7 @@ struct MoeCase {
     return (row_of(layer.activation).gated ? 2 : 1) * layer.inner;
   }
 
-  /// Elements of a tensor, which its type represents exactly. They differ for every name and rank.
+  /// Elements of tensor number `name`, exact in the layer's type. Every name and rank has its own.
   [[nodiscard]] std::vector<float> values(int name, int rank, std::int64_t count,
                                           float scale = 1) const {
     std::mt19937 random(seed * 977U + static_cast<std::uint32_t>(name * 31 + rank));

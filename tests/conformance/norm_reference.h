@@ -66,7 +66,7 @@ inline std::uint16_t half_of(Item item, float f) {
   return item == Item::bf16 ? float_to_bf16(f) : float_to_fp16(f);
 }
 
-/// Elements of a tensor. `which`: r < ranks: x of rank r; ranks: residual; ranks + 1: weight.
+/// Elements of a tensor. `which` < ranks: x of that rank; ranks: residual; ranks + 1: weight.
 inline Halves norm_input(const NormCase& c, int which, std::int64_t count) {
   std::mt19937 random(static_cast<std::uint32_t>(c.seed * 131 + static_cast<unsigned>(which)));
   Halves words(static_cast<std::size_t>(count));

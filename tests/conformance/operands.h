@@ -36,7 +36,7 @@ class Place {
   Place& operator=(const Place&) = delete;
   virtual ~Place() = default;
 
-  /// Allocates memory, aligned to 64 bytes, that lives as long as the operands.
+  /// Allocates memory, aligned to 64 bytes, that must live as long as the operands in it.
   virtual std::byte* make(std::size_t bytes) = 0;
   virtual std::byte* make_results(std::size_t bytes) { return make(bytes); }
   /// Fills `to` with the source's rows from `first_row` on.
@@ -54,7 +54,7 @@ class Place {
 struct Layout {
   std::int64_t pad = 0;         ///< padding of each row, in units of 16 bytes
   std::int64_t offset = 0;      ///< offset of data in a cache line, in units of 16 bytes
-  std::size_t guard = 1 << 16;  ///< bytes; so many that a wrong stride stays within a guard
+  std::size_t guard = 1 << 16;  ///< bytes of a guard; enough to catch writes by a wrong stride
   bool inputs = false;          ///< inputs have guards, too
 };
 
@@ -71,7 +71,7 @@ class Operands {
   void fill_weights(std::uint64_t seed);
   /// Fills the inputs, and the results with poison.
   void fill(std::uint64_t seed);
-  /// To test that check() fails: zeroes this rank's input; zeroes a rank's part of the reference.
+  /// For tests in which check() must fail: zero this rank's input; a rank's part of the reference.
   void drop_input();
   void drop_reference(int rank);
 
@@ -91,11 +91,11 @@ class Operands {
   [[nodiscard]] std::span<std::byte> results() const { return results_.region; }
   [[nodiscard]] std::vector<std::span<std::byte>> pieces() const;
 
-  /// Result i and the operands that determine it. Valid as long as the operands.
+  /// Result i and the operands that determine it. Valid as long as this object.
   [[nodiscard]] Judged judged(std::size_t i) const;
-  /// Checks all results and their guards; returns what is wrong, or empty text. All work must have
-  /// finished. Raises `worst` to the largest relative error against fp64; leaves out exact results,
-  /// results with activation, and those of few elements.
+  /// Checks all results and all guards; returns what is wrong, or empty text. All work must have
+  /// finished. Raises `worst` to the largest relative error of a result against fp64. Results that
+  /// are exact, have an activation or have few elements do not count for `worst`.
   [[nodiscard]] std::string check(double* worst = nullptr) const;
   /// Returns how many bytes of results were written; empty text if none.
   [[nodiscard]] std::string check_untouched() const;

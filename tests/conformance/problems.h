@@ -31,18 +31,18 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// What a device can do, and how large its problems may be.
+/// Which problems a device can compute, and how large they may be.
 struct Domain {
   std::int64_t unit = 1;  ///< n and k are multiples of this
   std::int64_t least_rows = 0, most_rows = 0, most_cols = 0, most_depth = 0;
-  std::int64_t most_edge_rows = 0;      ///< the largest m drawn at an edge; 0: most_rows
+  std::int64_t most_edge_rows = 0;      ///< the largest m at edges of tiles or ranks; 0: most_rows
   std::int64_t most_weights = 1;        ///< most weights of an ag_gemm
-  std::int64_t down = 1, across = 1;    ///< extents of a tile; sizes are drawn at its edges
+  std::int64_t down = 1, across = 1;    ///< a tile's rows and columns; sizes are drawn near them
   std::vector<std::int64_t> more_rows;  ///< edges of m, besides those of tiles and ranks
   std::vector<std::int64_t> more_cols;
   std::vector<std::int64_t> depths;
   bool exact = false;       ///< no activation, so that results can be compared bit by bit
-  bool exact_bias = false;  ///< exact problems may have a bias, which is of integers
+  bool exact_bias = false;  ///< exact problems may have a bias, of integers
   bool gated = false;       ///< every ag_gemm has swiglu (unless exact)
 };
 

@@ -46,7 +46,7 @@ struct OpShape {
   }
   bool sums = false;
   int parts = 1;                             ///< number of parts that a result sums
-  int own_part = 0;                          ///< number of this rank's part
+  int own_part = 0;                          ///< index of this rank's part
   std::int64_t input_row = 0, inputs = 0;    ///< first row, and number, of this rank's inputs
   std::int64_t result_row = 0, results = 0;  ///< the same for this rank's results
 };

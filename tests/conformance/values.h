@@ -128,7 +128,7 @@ struct Factor {
   const void* bias;
 };
 
-/// One element of one part's product; lanes share k. Adds the sum of |a w| to `magnitude`.
+/// One element of one part's product; lanes split k. Adds the sum of |a w| to `magnitude`.
 template <class T>
 TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std::int64_t row,
                               std::int64_t col, const Rule& rule, int lane, double& magnitude) {
@@ -148,7 +148,7 @@ TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std
   return sum;
 }
 
-/// An element in fp64, and a bound of a result's error before the result is rounded.
+/// An element in fp64 (`value`), and a bound of a result's error before its rounding (`before`).
 struct Expected {
   double value, before;
 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a device's row in core/architecture.h, which gives the plans and kernels for its checks.
+// Finds a device's row in core/architecture.h, which says which plans and kernels to check on it.
 #pragma once
 #include "backend/cuda/base/cuda_check.h"
 #include "core/architecture.h"
 
 namespace tilelace::gpu_test {
 
-/// The row of a device. If there are no kernels for it, the first row; then launches report that.
+/// The row of a device. If there are no kernels for it, the first row; launches then report that.
 inline int architecture_of_device(int device) {
   int major = 0, minor = 0;
   cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device");

@@ -29,7 +29,7 @@ struct Case {
   Item item = Item::fp32;
   Reduction reduction = Reduction::sum;
   Counts counts = {0};         ///< counts of the call; all_to_all: empty
-  std::vector<Counts> matrix;  ///< all_to_all: what each rank sends to each
+  std::vector<Counts> matrix;  ///< all_to_all: elements [sender][receiver]
   bool in_place = false;
   bool shifted = false;  ///< data is off its alignment by an element
   CollectiveOptions options;
@@ -237,7 +237,7 @@ class Draw {
     c.reduction = static_cast<Reduction>(below(3));
     return next(c);
   }
-  /// The next case: c's collective and item; c's reduction if these allow it, else sum.
+  /// Draws a case with c's collective and item, and c's reduction if both allow it, else sum.
   Case next(Case c) {
     const CollectiveRow& row = row_of(c.collective);
     if (!row.sums || (c.reduction == Reduction::avg && !row_of(c.item).floats))

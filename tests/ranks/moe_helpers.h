@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs both halves of a mixture of experts on a rank, with guards around results, and compares with
+// Runs both halves of a mixture of experts on a rank, with guards after results, and compares with
 // the reference.
 #pragma once
 #include <cstring>

@@ -180,7 +180,7 @@ struct Rank {
     return g;
   }
 
-  /// The preparations that correct calls need, and those that the wrong calls made from them need.
+  /// The preparations that correct calls and the tests' wrong calls need.
   std::vector<Preparation> preparations() {
     auto gather = preparation(Op::ag_gemm, kRanks, {w0.view(), w1.view(), w2.view()});
     gather.problem.return_gathered = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A problem for which tests of tables have rows.
+// The problem of the rows that tests of tuning tables use.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random shapes of a fused gemm_ar, for tests of its orders.
+// Random shapes of a fused gemm_ar, for tests of its order of tiles (ShareOrder).
 #pragma once
 #include <random>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays sums after a GEMM: role loops record the steps of all ranks' workers, then the steps run, a
-// step of each worker in turn. A test defines what a step does, except for waits and signals.
+// Plays sums after a GEMM: role loops record the steps of all ranks' workers, then the workers take
+// one step each in turn. A test defines what a step does, except for waits and signals.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -35,7 +35,7 @@ struct Recorder {
 struct Sizes {
   RowSplit split;
   std::vector<Index> borders;
-  int kind = 0;  ///< 0 to 2: a SumForm or a HandWay
+  int kind = 0;  ///< 0 to 2: value of a SumForm or a HandWay, as the test needs
   Index row_units = 1, chunk_rows = 1;
   int workers = 1, resident = 1;  ///< workers of a rank; how many run at the same time
 

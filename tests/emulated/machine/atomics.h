@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on flags, called by fibers. `wide`: at system scope; else at device scope.
+// Flag operations of fibers (emulated threads). `wide`: at system scope; else at device scope.
 #pragma once
 #include <cstdint>
 
@@ -17,7 +17,7 @@ void store_relaxed(std::uint64_t* word, std::uint64_t value);
 void add_release(std::uint32_t* word, std::uint32_t value, bool wide);
 bool compare_exchange(std::uint64_t* word, std::uint64_t& expected, std::uint64_t desired,
                       bool wide);
-/// Adds, with acquire and release within a device, and returns the old value.
+/// Adds, with acquire and release at device scope, and returns the old value.
 std::uint32_t add(std::uint32_t* word, std::uint32_t value);
 
 }  // namespace tilelace::emulated

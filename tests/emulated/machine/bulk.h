@@ -10,8 +10,8 @@
 
 namespace tilelace::emulated {
 
-/// Copies a box of a matrix to shared address `to` of every CTA of the mask. In each of these CTAs
-/// the bytes arrive at `barrier`.
+/// Copies a box of a matrix to shared-memory address `to` of every CTA in `mask`. In each of these
+/// CTAs, the bytes arrive at the mbarrier at address `barrier`.
 void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
                  unsigned mask);
 void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z);
@@ -20,7 +20,7 @@ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uin
 /// `land` gets the bytes that were read from shared memory and writes them to their destination.
 void bulk_store(std::uint32_t from, std::uint32_t bytes,
                 std::function<void(const std::byte*, const Asked&)> land);
-/// Waits until at most `most` groups of the thread's stores still have reads (or writes) to do.
+/// Waits until at most `most` groups of this thread's stores have reads left; !read: writes left.
 void await_stores(int most, bool read);
 
 /// The operands and the sums of a warpgroup's product, over 16 steps of k.
@@ -30,9 +30,9 @@ struct ProductTile {
 };
 void multiply(ProductTile& tile, int cols);
 
-/// Requests a product for the running thread.
+/// Requests the running thread's part of a product.
 void ask_product(const Product& product);
-/// Records that a warpgroup's i-th product reads `operand`, which has `rows` rows of 128 bytes.
+/// Records that a warpgroup's i-th product reads `operand`, a matrix of `rows` rows of 128 bytes.
 void read_operand(Threads threads, std::size_t i, std::uint64_t operand, unsigned rows);
 void commit_products();
 void await_products(int most);

@@ -85,9 +85,9 @@ Value value_of(std::uint64_t bits) {
 }
 
 /// Waits until all lanes of the warp have called this. Returns the index into Warp::values at which
-/// their values are. Orders memory only if `orders`: an exchange of values does not.
+/// their values are. Orders memory only if `orders`; shuffles and votes do not order memory.
 unsigned meet_warp(std::uint64_t value, bool orders = false);
-/// A barrier of `threads` threads. Returns whether `mine` is true for all. !stays: only arrives.
+/// A barrier of `threads` threads. Returns whether `mine` is true for all; !stays: true, at once.
 bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
 bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {
@@ -202,7 +202,7 @@ inline int __all_sync(unsigned /*mask*/, int mine) {
     if ((w.mask[side] >> lane & 1U) != 0 && w.values[side][lane] == 0) return 0;
   return 1;
 }
-/// The mask of the lanes that are here and whose value satisfies `holds`.
+/// The mask of the lanes that take part and whose value satisfies `holds`.
 template <class Holds>
 unsigned lanes_that(std::uint64_t value, const Holds& holds) {
   using namespace tilelace::emulated;

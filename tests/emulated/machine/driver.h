@@ -27,7 +27,7 @@ void* driver_function(const char* name);
 /// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap.
 struct TensorMap {
   std::byte* data;
-  std::size_t extents[3], strides[3];  ///< elements; bytes (strides[0]: size of an element)
+  std::size_t extents[3], strides[3];  ///< elements; bytes, strides[0] being an element's size
   unsigned box[3];
   int dims;
   bool swizzled;

@@ -39,16 +39,16 @@ using Waiters = std::vector<Fiber*>;
 /// A meeting of threads: a named barrier of a CTA, or the barrier of a cluster.
 struct Meeting {
   int here = 0;
-  bool all = true, kept = true;  ///< whether all votes are true: of this meeting; of the last
+  bool all = true, kept = true;  ///< whether all votes were true: in this meeting; in the last one
   unsigned round = 0;
   Waiters waiters;
-  std::vector<Knower*> came;  ///< threads that came and wait
-  Given left;                 ///< knowledge of threads that came and did not wait
+  std::vector<Knower*> came;  ///< threads that arrived and wait
+  Given left;                 ///< knowledge (order.h) of threads that arrived and did not wait
 };
 
 /// A warp, whose lanes exchange values.
 struct Warp {
-  int lanes = 0, here = 0;  ///< lanes that have not ended; lanes that are here
+  int lanes = 0, here = 0;  ///< lanes that have not ended; lanes that wait in an exchange
   unsigned round = 0;
   std::array<std::array<std::uint64_t, 32>, 2> values{};
   std::array<std::uint32_t, 2> mask{};
@@ -69,7 +69,7 @@ struct Mbarrier {
 /// A group of a thread's bulk stores.
 struct BulkGroup {
   int reads = 0, writes = 0;
-  std::uint32_t sent = 0, stored = 0;  ///< steps of the last store: its read; its write
+  std::uint32_t sent = 0, stored = 0;  ///< last store's step (Actor): of its read; of its write
 };
 
 /// The threads of a warpgroup.
@@ -95,11 +95,11 @@ struct Fiber {
   std::list<BulkGroup> groups{1};                ///< groups of bulk stores; the last one is open
   Waiters waiters;                               ///< this fiber, while it waits for its bulk stores
   Knower knower;
-  Actor loads, sends, stores;               ///< its bulk copies; `sends`: the reads of stores
+  Actor loads, sends, stores;               ///< its bulk loads; its bulk stores' reads and writes
   Actor products_of;                        ///< the warpgroup's products; only in its first thread
   std::vector<std::uint32_t> multiplies;    ///< step of each group's last product
-  std::deque<std::vector<Asked>> asked{1};  ///< for `products`, by group; only in the first thread
-  std::pair<const void*, int> wanted;       ///< a tensor map; loads need only rows before this one
+  std::deque<std::vector<Asked>> asked{1};  ///< one per entry of `products`; only in first thread
+  std::pair<const void*, int> wanted;       ///< a tensor map; the first row not needed from it
   const char* where = "";
 };
 
@@ -132,7 +132,7 @@ struct Cta {
   std::map<const void*, std::size_t> declared;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
-  std::array<Waiters, 8> warpgroups;  ///< by warpgroup: threads that wait until all have committed
+  std::array<Waiters, 8> warpgroups;  ///< by warpgroup: threads that wait until all commit products
   std::array<Meeting, 16> barriers;
   std::unordered_map<std::uint32_t, Mbarrier> mbarriers;
   int threads = 0, under_way = 0;  ///< threads that have not ended; bulk operations in flight
@@ -151,7 +151,7 @@ struct Op {
   std::unique_ptr<Launch> launch;  ///< else: the kernel to run
   bool started = false, done = false;
   std::shared_ptr<const Clocks> host;  ///< what the host knew when it enqueued the operation
-  Clocks begin, end;                   ///< what has ended by this operation's begin; by its end
+  Clocks begin, end;                   ///< what is known to have ended: at the begin; at the end
 
   [[nodiscard]] bool has_triggered() const;
 };
@@ -212,14 +212,14 @@ class Machine {
   /// Runs a task at a random later time, for the CTA that requested it.
   void later(Cta* cta, std::function<void()> task);
   void arrive(Cta& cta, std::uint32_t barrier, int arrivals, long bytes);
-  /// Records a read of the barrier, which must come after the barrier's initialisation.
+  /// Records a read of the barrier, so that the check finds a read before its initialisation.
   void look_at(Cta& cta, std::uint32_t barrier);
-  /// Records an arrival at a barrier of another CTA, which must not end before the arrival.
+  /// Records an arrival at a barrier of another CTA. That CTA must not end before the arrival.
   void remember_arrival(Cta& cta, std::uint32_t barrier);
   /// Called when bytes of a bulk copy have arrived.
   void arrive(Cta& cta, std::uint32_t barrier, long bytes, const Asked& copy);
   void trigger(Cta& cta);
-  /// Called when all lanes of the warp are here.
+  /// Called when all lanes of the warp have come to an exchange.
   void pass(Warp& warp);
   /// Runs a kernel whose threads do not wait for each other: one thread after the other, at once.
   void run_plain(const Index3& grid, const Index3& block, const std::function<void()>& body);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks what a program's flags, barriers and fences guarantee, not only what happened in this run.
 // An actor that accesses memory (device or shared) must know that conflicting accesses have ended.
-// Knowledge passes from a release to the acquire that sees it, through barriers, and
-// from kernel to kernel, as in the memory model of PTX. It passes to bulk copies and products only
-// through a proxy fence. TILELACE_EMULATED_ORDER=1 turns the check on: the first unordered access
-// ends the process (or counts against the site that was disabled: machine/sites.h).
+// Knowledge passes from a release to the acquire that sees it, through barriers, and from kernel to
+// kernel, as in the memory model of PTX. Bulk copies and products have only what came through a
+// proxy fence, from an earlier kernel, or by a wait for such operations. TILELACE_EMULATED_ORDER=1
+// turns the check on: the first unordered access ends the process (or see machine/sites.h).
 //
 // Actors are lanes, the bulk copies of a thread (reads and writes separately), the products of a
 // warpgroup, and operations of streams. All host threads count as one: if one knows that an access
@@ -19,17 +19,17 @@
 
 namespace tilelace::emulated {
 
-/// An actor and its step. Numbers come in groups of 32: the lanes of a warp share a group, every
-/// other actor has a group to itself. Number 0: no actor yet.
+/// An actor and its step, a logical clock. Numbers come in groups of 32: the lanes of a warp share
+/// a group, every other actor has a group to itself. Number 0: no actor yet.
 struct Actor {
   unsigned number = 0;  ///< 32 * group + lane
   std::uint32_t step = 0;
 };
 
-/// The last step of each actor, by the actor's number.
+/// The last arrival of each actor, by the actor's number.
 using Arrivals = std::map<unsigned, Actor>;
 
-/// For each actor, the last step that is known to have ended. Copy on write.
+/// A vector clock: for each actor, the last step that is known to have ended. Copy on write.
 class Clocks {
  public:
   void join(const Clocks& other);
@@ -83,7 +83,7 @@ struct Knower {
   Actor self;
   Lanes* lanes = nullptr;
   Knowledge known;
-  /// Steps up to which the knower's accesses are fenced, for Known::copies and for Known::shared.
+  /// Steps up to which a fence covers the knower's own accesses: for Known::copies; Known::shared.
   std::uint32_t copies = 0, shared = 0;
   std::uint64_t taken = 0;  ///< Given::version that the knower took last
   int away = 0;             ///< nested calls from disabled sites (machine/sites.h)
@@ -113,7 +113,7 @@ void begin(Lanes& lanes, const std::string& name, int count);
 void begin(Knower& who, Lanes& lanes, int lane, Knowledge knows);
 void end(Lanes& lanes);
 void end(Actor& copies);
-/// Called when a kernel or a copy ends: adds to `over` what its lanes knew and did.
+/// Called when a CTA or a copy ends: adds to `over` what its lanes knew and did.
 void leave(const std::vector<const Knower*>& lanes, Clocks& over);
 
 /// Begins the next step of `copies`, for a new operation. The first call makes this actor.
@@ -123,14 +123,14 @@ Asked ask(Actor& copies, Knower& thread, const char* name, const void* where);
 void give(Knower& from, Given& to);
 void give(Actor copy, Given& to);
 void take(Knower& to, const Given& from);
-/// Adds `over`, the knowledge of a kernel that has ended, to Known::threads and copies of `to`.
+/// Adds `over`, what an ended kernel knew and did, to Known::threads and Known::copies of `to`.
 void take(Knower& to, const Clocks& over);
 /// Lanes that wait for each other learn what all of them know, and what others have left in `to`.
 void meet(const std::vector<Knower*>& all, Given& to);
-/// Called when a thread has waited for a copy: it knows that the copy has ended. If `shared`, so do
-/// asynchronous operations on shared memory that it requests from now on.
+/// Called when `who` has waited for a copy: `who` then knows that the copy has ended. If `shared`,
+/// asynchronous operations on shared memory that `who` requests later know it, too.
 void know(Knower& who, Actor copy, bool shared);
-/// Proxy fences: later async operations of `who` on device (shared) memory know what `who` knows.
+/// Proxy fences: what `who` knows passes to its later async operations on device (shared) memory.
 void fence_copies(Knower& who);
 void fence_shared(Knower& who);
 

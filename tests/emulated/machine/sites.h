@@ -3,9 +3,9 @@
 // disabled to test whether it is needed: it still does its work and waits, but passes on no
 // knowledge, so the check (machine/order.h) finds accesses that only this site had ordered.
 // TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 disables a site for the whole run. With
-// TILELACE_EMULATED_SITES=FILE, each site that the run reaches is disabled for a turn. A turn ends
-// at an unordered access, after 32 kernels, or when idle devices have not reached the site; then
-// accesses are forgotten. At the end FILE gets counts: site reached, disabled, noticed.
+// TILELACE_EMULATED_SITES=FILE, sites are disabled in turn. A turn ends at an unordered access,
+// after 32 kernels, or when the devices become idle without having reached the site. Accesses are
+// then forgotten. At the end FILE says how often each site was reached, disabled and noticed.
 #pragma once
 
 namespace tilelace::emulated {
@@ -29,8 +29,8 @@ namespace sites {
 /// and returns true.
 bool notice();
 void end_kernel();
-/// Disables the next site if it is time. Returns whether the caller must then forget all accesses.
-/// `idle`: the devices are idle.
+/// Disables the next site if the turn of the current one is over. Returns whether the caller must
+/// then forget all accesses. `idle`: the devices are idle.
 bool advance(bool idle);
 }  // namespace sites
 

@@ -28,7 +28,7 @@ std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
 /// Checks of transport nccl.
 std::vector<Check> nccl_checks();
-/// Why NCCL cannot be used here, as the error text says it; empty if it can.
+/// The part of the error text that says why NCCL cannot be used here; empty if it can be used.
 std::string nccl_obstacle();
 /// Checks of communicators with a share of a device.
 std::vector<Check> share_checks();

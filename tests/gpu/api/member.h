@@ -31,8 +31,8 @@ using Body = std::function<Finding(Member&)>;
 /// Runs a body with a rank's device and stream. Errors become findings.
 Finding with_member(Communicator& comm, int device, double timeout_s, const Body& body);
 
-/// Runs body on a thread for every rank, rank r on device r, and returns the first finding.
-/// `max_workers`: option of the communicators; 0: the whole device.
+/// Runs body on a thread for every rank, rank r on device r. Returns the first finding that is no
+/// peer error, else the first one. `max_workers`: option of the communicators; 0: the whole device.
 Finding on_threads(int ranks, double timeout_s, const Body& body, int max_workers);
 
 /// The error that a call threw; none if it threw nothing.
@@ -41,7 +41,7 @@ std::optional<Error> thrown(const std::function<void()>& call);
 Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
                      const std::function<void()>& call);
 
-/// Allocates tensors as users do. `reachable`: results in symmetric memory; then collective.
+/// Allocates tensors as users do. `reachable`: results are in symmetric memory; then collective.
 class Buffers {
  protected:
   Buffers(Member& member, bool reachable);

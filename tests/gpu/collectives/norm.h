@@ -20,10 +20,10 @@ struct NormCaller {
   std::function<void()> finish;
 };
 
-/// Makes calls by the kernels, without the public API.
+/// A caller that launches the kernels directly, without the public API.
 NormCaller kernel_caller(Rank&, cuda::CollectiveCalls&, cudaStream_t, double timeout_s);
 
-/// Returns what is wrong: at most one finding per call.
+/// Makes `calls` random calls. Returns what is wrong: at most one finding per call.
 std::vector<std::string> check_norms(const NormCaller&, int calls, std::uint64_t seed);
 
 /// What a rank needs to be timed.
@@ -33,8 +33,8 @@ struct NormBench {
   cudaStream_t stream;
   double timeout_s;
 };
-/// Prints lines "norm M N QUANT: us, all_reduce us", timed in graphs of 20 calls. sizes: m, n, m, n
-/// ...
+/// Prints lines "norm M N quant Q: US, all_reduce US", timed in graphs of 20 calls. `sizes`: pairs
+/// of m and n, one after the other.
 void bench_norms(const NormBench&, const std::vector<std::int64_t>& sizes,
                  const CollectiveOptions&);
 

@@ -10,7 +10,7 @@
 namespace tilelace::test {
 
 /// Fills with {-1, 0, 1}, at most `per_row` non-zeros in a row of `cols`, hashed from seed and
-/// place. `data` begins at row `first_row` of a larger matrix, whose values are equal on every
+/// position. `data` begins at row `first_row` of a larger matrix, whose values are equal on every
 /// device. Seeds should not be close to each other.
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
                  std::uint64_t seed, cudaStream_t, std::int64_t first_row = 0);
@@ -22,11 +22,11 @@ void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cu
 /// Fills with the bit pattern of NaNs.
 void poison(void* data, std::size_t bytes, cudaStream_t);
 
-/// Compares `out` with a product in fp64: all elements, or `samples` hashed ones (0: all). Bound of
-/// an element's error: u |y| + 16 * 2^-24 * sum |a w| (times the activation's slope); `exact`: 0.
-/// Each of the Parts::roundings adds u times the rounded part. A gated result's bound follows from
-/// the bounds of gate and up. `skip_k`: the reference leaves out the first skip_k columns of each
-/// part (to test the test).
+/// Compares `out` with a product in fp64: `samples` elements at hashed positions; 0: all elements.
+/// Bound of an element's error, where u is the type's unit roundoff: u |y| + 16 * 2^-24 * sum |a w|
+/// (times the activation's slope); `exact`: 0. Each of the Parts::roundings adds u times what it
+/// rounds. A gated result's bound follows from the bounds of gate and up. `skip_k`: the reference
+/// leaves out the first skip_k columns of each part (to test the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
 /// Writes the expected results, dense, to `out`; sums must be exact.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Litmus of the default transport: a copy engine sends data, then the flag, as two copies in one
-// stream. The peer polls for the flag by a kernel on every SM. Compiled by nvcc and for the host.
+// Litmus test of the default transport: a copy engine sends data, then the flag, as two copies in
+// one stream. A kernel on every SM of the peer polls the flag. Compiled by nvcc and for the host.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One litmus: in each round of a kernel, every rank sends new data to every peer, in rotated order,
-// and checks its peers' data. Two slots; epochs wrap. Compiled by nvcc and for the host.
+// A litmus test: in each round of a kernel, every rank sends new data to every peer, in rotated
+// order, and checks its peers' data. Slots alternate; epochs wrap. Compiled by nvcc and for hosts.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -17,10 +17,10 @@ struct LitmusOptions {
   std::string json;
   bool append = false;
   int connections = 0;  ///< CUDA_DEVICE_MAX_CONNECTIONS of this process; 0: not changed
-  bool child = true;    ///< also run the copy engine's cases with one connection
+  bool child = true;    ///< also run the copy engine's cases in a process with one connection
 };
 
-/// One line of the table.
+/// One line of the printed table.
 struct LitmusRow {
   LitmusRow(std::string name_in, std::string mutant_in, bool must_fail_in, double bytes_in)
       : name(std::move(name_in)),
@@ -48,7 +48,7 @@ struct LitmusRow {
 
 [[nodiscard]] bool selected(const LitmusOptions& options, const std::string& name);
 
-/// Collective. Every rank gets the rows; only rank 0 writes them to `json`.
+/// Collective. Every rank gets the rows; only rank 0 writes records to `json`.
 std::vector<LitmusRow> run_litmus_cases(Rank& rank, const LitmusOptions& options, JsonLines& json);
 std::vector<LitmusRow> run_copy_litmus(Rank& rank, const LitmusOptions& options, JsonLines& json);
 

@@ -32,7 +32,7 @@ __device__ inline void raise_flag(const Litmus& l, comm::Flag* flag, std::uint32
     cuda::signal(flag, epoch);
 }
 
-/// Called by a whole CTA. `bulk`: bulk copies use the data next. `mutable_here`: mutants apply.
+/// Called by a whole CTA. `bulk`: bulk copies access the data next. `mutable_here`: mutants apply.
 __device__ inline bool await(const Litmus& l, const WaitPlace& place, const comm::Flag* flag,
                              std::uint32_t epoch, bool bulk, bool mutable_here) {
   comm::WaitStatus status = comm::WaitStatus::reached;

@@ -7,7 +7,7 @@
 
 namespace tilelace::gpu_test {
 
-// ---- places: flags a cache line apart, then slots[parity][lane][source] ----
+// ---- places: flags a cache line apart, then slots[epoch % 2][lane][source] ----
 __device__ inline std::size_t pair_of(const Litmus& l, int lane, int rank) {
   return static_cast<std::size_t>(lane * l.ranks + rank);
 }
@@ -47,7 +47,7 @@ struct Pair {
   std::uint32_t high = 0;
 };
 
-/// The bits of two small integers in the payload's type (fp32: of one).
+/// The bits of two small integers in the payload's type (fp32: of the low one only).
 __device__ inline std::uint32_t encode(Payload payload, Pair p) {
   const float low = static_cast<float>(p.low);
   const float high = static_cast<float>(p.high);

@@ -22,7 +22,7 @@ enum class Fault : std::uint8_t {
 const char* name_of(Fault fault);
 
 constexpr double kAbortSeconds = 0.1;  ///< limit: from abort() to the end of all kernels
-constexpr double kSlackSeconds = 0.5;  ///< limit: from a wait's bound to its error
+constexpr double kSlackSeconds = 0.5;  ///< limit: how much later than bound_s an error comes
 
 struct Trial {
   Fault fault = Fault::absent;
@@ -32,7 +32,7 @@ struct Trial {
   double bound_s = 2;
   /// What the victim does instead of its launch.
   std::function<void()> strike;
-  /// Makes a new group of the ranks that still run; this rank's number in it may be another.
+  /// Makes a new group of the ranks that still run. This rank's number may differ in that group.
   std::function<std::unique_ptr<comm::Group>()> regroup;
 };
 
@@ -55,7 +55,7 @@ static_assert(std::is_trivially_copyable_v<Report>);
 Report run_trial(const Trial& trial, std::unique_ptr<comm::Group> group);
 
 /// Runs all ranks of a trial as threads, or as forked processes (no CUDA call may come before).
-/// Returns the reports of all ranks but the victim.
+/// Returns the ranks' reports. A victim that is a process sends no report.
 std::vector<Report> run_thread_trial(Fault fault, int ranks, int victim, double bound_s);
 std::vector<Report> run_process_trial(Fault fault, int ranks, int victim, double bound_s);
 

@@ -10,9 +10,9 @@
 
 namespace tilelace::comm::test {
 
-/// Writes to every peer's memory in every way; the owner checks all words.
+/// Moves data between all ranks in every way (writes, reads, additions); receivers check all words.
 void check_transfers(Member& member);
-/// Checks memory of a subgroup whose ranks are in another order.
+/// Checks memory of a subgroup, which orders its ranks differently from the group.
 void check_subgroup(Member& member);
 /// Checks host memory that kernels can access.
 void check_host_memory(Member& member);
@@ -23,8 +23,8 @@ void check_large(Member& member);
 /// Ranks that disagree, and allocations that fail: every rank must get the same error, and nothing
 /// may be left allocated.
 void check_failures(Member& member);
-/// A rank ends: its memory must stay valid, and the others must get an error and can make a new
-/// group.
+/// A rank ends: its memory must stay valid, and the others must get an error and be able to make a
+/// new group.
 void check_death(Member& member);
 
 /// The error that `work` throws; kind and text are empty if there is none.
@@ -36,7 +36,7 @@ Caught catch_error(const std::function<void()>& work);
 
 /// Resources that must not grow. look() is collective: no rank allocates while another counts.
 struct Held {
-  std::size_t descriptors = 0;  ///< open in the process; 0 except on its first rank
+  std::size_t descriptors = 0;  ///< open in the process; 0 on other ranks than its first
   std::size_t free_bytes = 0;
 };
 Held look(const Member& member);

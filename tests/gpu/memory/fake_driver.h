@@ -24,8 +24,8 @@ struct Live {
 };
 Live live();
 
-/// What all threads did with multicast objects since the previous call: "create 2", "add", "bind",
-/// "map", "unmap", "unbind", "release".
+/// What all threads did with multicast objects since the previous call: "create 2" (for two
+/// devices), "add", "bind", "map", "unmap", "unbind", "release".
 std::vector<std::string> multicast_events();
 
 /// Settings for all threads. Set them before ranks start.

@@ -28,7 +28,7 @@ class Gpu {
   [[nodiscard]] std::string differences(std::string_view what, const void* at, std::size_t bytes,
                                         const Expected& expected) const;
 
-  /// Free memory of the device, whatever process uses the rest.
+  /// Bytes of the current device that no process uses.
   [[nodiscard]] static std::size_t free_bytes();
 
  private:

@@ -23,7 +23,7 @@ struct Expected {
 /// The differences from the expected content that one block found.
 struct Differences {
   std::uint64_t count;
-  std::uint64_t first;  ///< index of a word
+  std::uint64_t first;  ///< index of the first differing word
   std::uint32_t got;
   std::uint32_t want;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs ranks as threads of one child process, or each as a child process. The parent never calls
-// CUDA, so that its forked children can.
+// Runs ranks as threads of one child process, or each rank as a child process of its own. The
+// parent never calls CUDA, so that its forked children can.
 #pragma once
 #include <functional>
 #include <memory>
@@ -32,7 +32,7 @@ struct Member {
   const Options& options;
   std::string model;
   int ranks_a_gpu = 1;
-  std::vector<int> spare;  ///< sockets to the other survivors, by rank; may be empty
+  std::vector<int> spare;  ///< sockets to the ranks that outlive check_death, by rank; may be empty
   int out = -1;            ///< descriptor that findings are written to
 
   [[nodiscard]] int rank() const { return group.rank(); }
@@ -50,7 +50,7 @@ struct Check {
   void (*run)(Member& member);
   bool threads;        ///< whether ranks may be threads
   bool hidden;         ///< whether the check is also made if each rank sees only its own GPU
-  bool spare_sockets;  ///< whether survivors need sockets for a group of their own
+  bool spare_sockets;  ///< whether ranks that outlive a peer need sockets for a new group
   int least_ranks;
 };
 
@@ -60,7 +60,7 @@ void run_member(const Check& check, Member& member);
 /// Facts about the machine, as a forked child sees it. Error: system (no driver, no GPU).
 Machine look_at_machine();
 
-/// Runs the checks with ranks as "threads", "processes", or "hidden": processes that see one GPU.
+/// Runs the checks. `model`: ranks are "threads", "processes", or "hidden" (see only one GPU each).
 void run_checks(const std::string& model, const std::vector<Check>& checks, const Options& options,
                 const Machine& machine, Report& report);
 

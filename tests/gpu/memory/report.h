@@ -37,7 +37,7 @@ struct Machine {
 class Report {
  public:
   void add(const Finding& finding);
-  /// For all rows: 0: all ok; 1: something was wrong; 3: a check could not be made.
+  /// 0: all rows are ok; 1: a row is wrong; else 3: a check could not be made.
   [[nodiscard]] int exit_code() const;
   void print() const;
   /// Writes one JSON object per line; "-" is standard output. Error: usage (not writable).

@@ -11,7 +11,7 @@
 
 namespace tilelace::gpu_test {
 
-/// The tokens for which SumSlots::add has a row, which is added to the token's sum.
+/// For which tokens SumSlots::add has a row, to be added to the token's sum.
 enum class Added : std::uint8_t { none, all, some };
 
 struct LayerShape {
@@ -40,7 +40,7 @@ class Layer {
   void poison_results() const;
   /// What is wrong with the last run. `drop`: the reference of up leaves out k < 8 * drop.
   [[nodiscard]] std::string trouble(int drop = 0) const;
-  /// The bits of the sum.
+  /// The bits of the layer's result.
   [[nodiscard]] std::vector<std::uint16_t> result() const;
   [[nodiscard]] const LayerShape& shape() const { return s_; }
   [[nodiscard]] double worst() const { return worst_; }
@@ -57,7 +57,7 @@ class Layer {
   [[nodiscard]] std::vector<std::uint16_t> numbers(std::size_t count, std::uint64_t seed,
                                                    float size) const;
   [[nodiscard]] std::size_t pairs() const { return static_cast<std::size_t>(s_.map.pairs()); }
-  /// The first token, and number of tokens, with a row of `add`.
+  /// The first token that has a row of `add`, and the number of tokens that have one.
   [[nodiscard]] std::int64_t add_first() const {
     return s_.added == Added::some ? s_.map.m / 3 : 0;
   }

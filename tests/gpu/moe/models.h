@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of models' experts on one of two ranks, which has half of every expert's width.
+// Sizes of models' experts on one of two ranks, which has half of every expert's inner width.
 #pragma once
 #include <cstdint>
 

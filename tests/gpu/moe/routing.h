@@ -82,7 +82,7 @@ class Router {
     for (auto& id : ids) id = make();
     return ids;
   }
-  /// Weights of experts, in random order. The largest: 1.5 (8 experts) to 3.5 (128) times the mean.
+  /// Experts' weights, in random order. The largest is 1.5 (8 experts) to 3.5 (128) times the mean.
   std::vector<double> zipf(const schedule::MoeMap& s) {
     std::vector<double> weights(experts_of(s));
     for (std::size_t e = 0; e < weights.size(); ++e)

@@ -52,14 +52,14 @@ struct CaseRange {
 /// Draws cases. Error: usage (a problem without plans; no problem with a plan of these kinds).
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed);
 
-/// Plans by kind, the best predicted first. Leaves out unfused plans of ag_gemm unless they are
-/// named: they consist of the same parts as fused ones.
+/// Plans by kind, the best predicted first. Leaves out unfused plans of ag_gemm unless range.kinds
+/// names them, since unfused plans consist of the same parts as fused ones.
 using WaysByKind = std::map<std::string, std::vector<CudaWay>>;
 WaysByKind ways_by_kind(const Problem& problem, const WayRange& range);
 /// Whether one of `kinds` begins with `name`.
 bool named(const std::vector<std::string>& kinds, std::string_view name);
 
-/// The traits in which plans of one kind differ most: size of chunks, shape of tiles.
+/// Text of what differs most among plans of a kind. ag_gemm: rows of a chunk; else: tile and lag.
 std::string sort_of(const Plan& plan);
 /// Roundings before the last one, of a rank's partial or of a sum of some of them.
 int roundings_of(const Plan& plan, const Problem& problem);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's part of a case: calls with changing inputs, eager and replayed. All elements of all
+// One rank's part of a case: calls with changing inputs, eager and in graphs. All elements of all
 // results are compared with a reference that the rank makes itself.
 #pragma once
 #include <array>
@@ -25,7 +25,7 @@ enum class Drop : std::uint8_t { nothing, input, reference };
 struct Tally {
   int calls = 0;
   int wrong = 0;  ///< calls with a wrong result
-  int blind = 0;  ///< calls in which this rank has no elements
+  int blind = 0;  ///< calls whose result has no elements on this rank
   bool replayed = true;
   double worst = 0;   ///< largest relative error against fp64; not of small or activated results
   std::string first;  ///< the first fault, as text
@@ -46,7 +46,7 @@ class OpCheck {
   struct Side {
     std::optional<DeviceArena> memory;  ///< memory of the case's operands
     std::byte* results;
-    std::byte *kept, *seen;  ///< results of the eager pair; results as the next work reads them
+    std::byte *kept, *seen;  ///< copies of results: of the eager pair; as the next work reads them
     std::uint64_t seed = 0;
     std::optional<DevicePlace> place;
     std::optional<test::Operands> operands;

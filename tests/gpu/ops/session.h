@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpu_conformance and gpu_op_check share: options, the start of a run, and the machine of a
-// rank.
+// What gpu_conformance and gpu_op_check share: options, the start of a run, and the Machine that a
+// rank's calls are planned for.
 #pragma once
 #include <fmt/format.h>
 
@@ -36,15 +36,15 @@ struct SessionOptions {
 void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string>& ops);
 
 bool among(const std::vector<std::string>& names, std::string_view name);
-/// The machine that one rank's calls are planned for: a share of the multiprocessors if others use
-/// the device.
+/// The machine that one rank's calls are planned for: a share of the device's SMs if other ranks or
+/// communicators use the device, too.
 Machine machine_of(int ranks, int communicators);
 /// The plans to draw from, for the machine of machine_of().
 WayRange ways_of(const SessionOptions& o, int ranks, int communicators);
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators);
 
-/// Adds to an error what was being done, and prints the error of every rank: the first one may only
-/// be a consequence of another rank's failure.
+/// Runs `body`. Adds to its error what was being done, and prints it on every rank: the error that
+/// is reported first may only be a consequence of another rank's failure.
 template <class Body>
 void naming(const Rank& rank, const std::string& what, const Body& body) {
   try {

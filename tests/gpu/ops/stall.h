@@ -18,7 +18,7 @@ namespace tilelace::gpu_test {
 struct Watched {
   std::string name;
   const cuda::RankCalls* calls = nullptr;
-  /// Describes the call that follows the first n counted ones (CallCounter::done); empty: unknown.
+  /// Describes the call after the first n that were counted (CallCounter::done); empty: unknown.
   std::function<std::string(comm::Flag)> text = {};
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One rank's part of long runs in which the host does not wait: calls back to back or with random
-// delays. The device compares each result with one made before.
+// delays. The device compares each result with one that was computed before the run.
 #pragma once
 #include <array>
 #include <memory>
@@ -71,7 +71,7 @@ class Stress {
   static constexpr std::size_t kInputs = 7;  // odd, so that each input comes into both slots
   static constexpr std::size_t kOuts = 4;
   struct Load {
-    std::unique_ptr<test::Operands> operands;  ///< `inputs` are copies of its input
+    std::unique_ptr<test::Operands> operands;  ///< its input, filled anew, is copied to `inputs`
     std::array<void*, kInputs> inputs{}, expected{};
     std::vector<CudaWay> ways;  ///< plans of the kind that runs
   };

@@ -35,7 +35,7 @@ struct StressCheck {
   StressTotals* totals = nullptr;
 };
 
-/// Compares bit by bit and adds to the totals.
+/// Compares bit by bit, except that 0 equals -0, and adds to the totals.
 [[nodiscard]] cudaError_t enqueue_check(const StressCheck& check, cudaStream_t stream);
 
 struct LatePiece {
@@ -52,7 +52,7 @@ struct LateCopy {
 /// sees old data.
 [[nodiscard]] cudaError_t enqueue_late_copy(const LateCopy& copy, cudaStream_t stream);
 
-/// Occupies the places of `ctas` CTAs for this time.
+/// Occupies the places of `ctas` CTAs on SMs for `ns`.
 [[nodiscard]] cudaError_t enqueue_spin(std::int64_t ns, int ctas, cudaStream_t stream);
 
 }  // namespace tilelace::gpu_test

@@ -25,10 +25,10 @@ std::string_view heading(int i);
 
 using Account = std::array<double, kHeadings>;  ///< microseconds per call, mean over SMs
 
-/// All waits of one kind, including those that other work of the SM hid.
+/// All spans of one Doing, including those that other work of the SM hid.
 struct WaitSum {
   double total_us = 0;  ///< mean over SMs
-  double worst_us = 0;  ///< the longest wait
+  double worst_us = 0;  ///< the longest span
   int count = 0;
 };
 
@@ -37,7 +37,7 @@ struct Spread {
 };
 Spread spread_of(std::vector<double> values);
 
-/// Tiles whose MMAs began in a quarter of the call.
+/// A quarter of a call: the tiles whose MMAs began in it, and the waits that began in it.
 struct Quarter {
   int tiles = 0;
   double work_us = 0;        ///< MMA time per SM, without waits for operands

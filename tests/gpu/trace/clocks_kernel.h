@@ -6,7 +6,7 @@
 
 namespace tilelace::gpu_test {
 
-/// Words in each rank's memory, which the other rank writes.
+/// Words in the memory of each rank of a pair; the other rank writes them.
 struct ClockWords {
   std::uint32_t ping, pong;
   std::uint64_t pong_ns;
@@ -17,7 +17,7 @@ struct ClockTrip {
   std::int64_t offset_ns;  ///< the other rank's clock minus this rank's
 };
 
-/// Ping begins and pong answers `rounds` round trips. Words must be zero before. Waits are bounded.
+/// Ping begins `rounds` round trips, pong answers. Words must be zero before. Waits are bounded.
 [[nodiscard]] cudaError_t enqueue_ping(ClockWords* own, ClockWords* other, int rounds,
                                        ClockTrip* trip, cudaStream_t stream);
 [[nodiscard]] cudaError_t enqueue_pong(ClockWords* own, ClockWords* other, int rounds,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's part of a row: records the fused op, and GEMMs alone, in graphs under load.
+// One rank's recordings for a row of the output: the fused op, and GEMMs alone, in graphs.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace tilelace::gpu_test {
 
-/// A recording of one way to run a row, on one rank.
+/// A recording of one way to compute a row's problem, on one rank.
 struct Recording {
   std::string plan;
   double us = 0;         ///< time of a call that records no events; slowest rank
@@ -32,7 +32,7 @@ struct RankRow {
   double blas_us = 0;
   ClockOffset clock;
   int multiprocessors = 0;
-  int chunks = 0;  ///< ag_gemm: flags per source; else 0
+  int chunks = 0;  ///< ag_gemm: chunks of a shard, each with a flag; else 0
 };
 
 class RankRecorder {

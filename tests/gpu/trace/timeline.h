@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns events of kernels into intervals of what each lane did. Plain host code.
+// Turns kernels' events into intervals of what each lane (a warp or group with a role) did.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,23 +12,23 @@ namespace tilelace::gpu_test {
 
 /// What a lane does. If an SM's lanes do several things at once, the first in this list counts.
 enum class Doing : std::uint8_t {
-  multiply,     ///< math
-  send,         ///< math: sends a partial, a piece every so many cycles
-  publish,      ///< math: waits until a partial is signalled; copy: until pushed rows are
+  multiply,     ///< math: MMAs
+  send,         ///< math: sends a partial in pieces, with pauses
+  publish,      ///< math, copy: waits until its partial, or its pushed rows, are signalled
   store,        ///< math: stages and stores the result
-  share,        ///< math: waits until a shared result is signalled
-  wait_terms,   ///< load: waits for peers' terms
-  add_terms,    ///< math: waits for terms in the ring, and adds them
+  share,        ///< math: waits until a result for all ranks is signalled
+  wait_terms,   ///< load: waits for peers' partials (terms)
+  add_terms,    ///< math: waits for terms in shared memory, and adds them
   admission,    ///< math, admit: waits for peers' headers
   wait_rows,    ///< load: waits for rows
   operands,     ///< math: waits for the first operands of a tile
   turn,         ///< math: waits for the other group
   finish,       ///< math: waits until the last stores have read shared memory
-  wait_shared,  ///< copy, load: waits for tiles that peers share
-  copy,         ///< copy
+  wait_shared,  ///< copy, load: waits for finished tiles of peers
+  copy,         ///< copy: copies data
   before,       ///< load, copy, math: waits for the previous kernel
-  load,         ///< load
-  headers,      ///< admit
+  load,         ///< load: loads operands
+  headers,      ///< admit: sends headers
 };
 inline constexpr int kDoings = 17;
 std::string_view name_of(Doing doing);
@@ -43,7 +43,7 @@ struct Span {
 
 /// The time at which a CTA saw a raised flag.
 struct Landing {
-  int flag = 0;  ///< terms: 16 * tile + source
+  int flag = 0;  ///< number of the flag; of a term: 16 * tile + source
   double us = 0;
   bool waited = false;  ///< whether the flag was raised after the wait began
 };

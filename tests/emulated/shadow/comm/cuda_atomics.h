@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/comm/cuda_atomics.h for emulated GPUs. Other fibers may run between two operations.
+// src/comm/cuda_atomics.h for emulated GPUs. Other emulated threads may run between operations.
 #pragma once
 #include <time.h>
 

@@ -120,7 +120,7 @@ inline bool elect_one() {
   emulated::meet_warp(0);
   return emulated::thread_number() % 32 == 0;
 }
-inline void launch_dependents() {  // takes effect once every thread has called it or ended
+inline void launch_dependents() {  // takes effect once every CTA has called it or ended
   emulated::launch_dependents();
 }
 inline void wait_prerequisites() { emulated::wait_prerequisites(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// src/backend/cuda/device/sums_by.h for emulated GPUs. They have no multicast, so both kinds of
+// src/backend/cuda/device/sums_by.h for emulated GPUs. These have no multicast, so both kinds of
 // Sums access each rank's memory.
 #pragma once
 #include "backend/cuda/device/elements.h"
