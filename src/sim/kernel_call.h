@@ -9,7 +9,7 @@
 
 namespace tilelace::sim {
 
-/// The row of core/architecture.h whose kernels run on the machine's devices; none if none do.
+/// The row of core/architecture.h whose kernels run on the machine's devices; empty if no row fits.
 std::optional<int> architecture_of_machine(const MachineModel&);
 /// Whether there are kernels for the machine's devices, and the machine's costs (Method) are those
 /// of this library.

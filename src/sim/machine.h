@@ -67,7 +67,7 @@ struct Links {
   double socket_flag_us = 0;     ///< tree: extra time of a flag across the sockets
 };
 
-/// The network between nodes. nics = 0: none.
+/// The network between nodes. nics = 0: there is no network.
 struct Network {
   double nics = 0;  ///< NICs per node
   double nic_gbps = 1;
@@ -87,15 +87,15 @@ struct Collectives {
   Collective all_gather, reduce_scatter, all_reduce;
   double wire_gbps = 1;        ///< rate between ranks; tree: between ranks of one socket
   double socket_gbps = 1;      ///< tree: rate of a ring across the sockets
-  double window_fixed_us = 0;  ///< fixed time of an all-gather in registered memory, which
-                               ///< stores at links.store_gbps; 0: there is none
+  double window_fixed_us = 0;  ///< fixed time of an all-gather that stores to registered
+                               ///< memory (at links.store_gbps); 0: there is none
   double power_share = 0;      ///< power of a collective, as a fraction of a GEMM's power
 };
 
 /// Costs of one implementation of the ops.
 struct Method {
   std::string name = "tilelace";
-  double own_kernels = 0;    ///< 1: simulates plans of src/plan if there are kernels for the device
+  double own_kernels = 0;    ///< 1: plans of src/plan are simulated, if the device has kernels
   double fused_call_us = 0;  ///< added unless the fused kernel starts before the previous one ends
   double product_rate = 1;   ///< speed of the method's GEMM relative to the library's
   double sum_gbps = 1;       ///< own kernels: rate at which one SM adds peers' partials

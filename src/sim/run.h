@@ -14,7 +14,7 @@
 
 namespace tilelace::sim {
 
-/// Costs of a call's verbs.
+/// Costs of a call's verbs (schedule/verbs.h).
 struct Costs {
   std::function<double(int rows)> tile_us;  ///< time of a tile with this many rows
   double row_bytes = 0;                     ///< bytes of a chunk's row (operand or partial)
@@ -24,7 +24,7 @@ struct Costs {
   bool spare_senders = false;               ///< idle warps send chunks while others multiply
   double launch_us = 0;                     ///< time until workers begin
   double copy_launch_us = 0;                ///< time until the copy role begins
-  double end_us = 0;                        ///< time after a rank's last step
+  double end_us = 0;                        ///< time from a rank's last step to its end
   double header_us = 0;                     ///< writing a header to a peer
   int resident = 1;                         ///< workers of a rank that run at the same time
   schedule::Route route;                    ///< gives the partials per sum and the copies' rate

@@ -71,7 +71,7 @@ class Operands {
   void fill_weights(std::uint64_t seed);
   /// Fills the inputs, and the results with poison.
   void fill(std::uint64_t seed);
-  /// For tests in which check() must fail: zero this rank's input; a rank's part of the reference.
+  /// To make check() fail: zeroes this rank's input; zeroes `rank`'s part of the reference.
   void drop_input();
   void drop_reference(int rank);
 
@@ -86,8 +86,8 @@ class Operands {
   [[nodiscard]] const Problem& problem() const { return problem_; }
   [[nodiscard]] const OpShape& shape() const { return shape_; }
   [[nodiscard]] bool exact() const { return fill_ == Fill::exact; }
-  /// results(): one span over all results and guards. pieces(): a span per result, outs before
-  /// gathered; only for dense results.
+  /// results(): one span over all results and guards. pieces(), for dense results only: a span per
+  /// result, outs before gathered.
   [[nodiscard]] std::span<std::byte> results() const { return results_.region; }
   [[nodiscard]] std::vector<std::span<std::byte>> pieces() const;
 

@@ -35,9 +35,9 @@ class Random {
 struct Domain {
   std::int64_t unit = 1;  ///< n and k are multiples of this
   std::int64_t least_rows = 0, most_rows = 0, most_cols = 0, most_depth = 0;
-  std::int64_t most_edge_rows = 0;      ///< the largest m at edges of tiles or ranks; 0: most_rows
+  std::int64_t most_edge_rows = 0;      ///< limit of an m at an edge (see `down`); 0: most_rows
   std::int64_t most_weights = 1;        ///< most weights of an ag_gemm
-  std::int64_t down = 1, across = 1;    ///< a tile's rows and columns; sizes are drawn near them
+  std::int64_t down = 1, across = 1;    ///< a tile's rows and columns; edges are at multiples
   std::vector<std::int64_t> more_rows;  ///< edges of m, besides those of tiles and ranks
   std::vector<std::int64_t> more_cols;
   std::vector<std::int64_t> depths;

@@ -213,7 +213,7 @@ struct Judgement {
   std::uint64_t checked = 0;
   std::uint64_t wrong = 0;          ///< elements outside their bound
   double error = 0;                 ///< sum of squared differences
-  double norm = 0;                  ///< sum of squared references
+  double norm = 0;                  ///< sum of squared expected values
   std::int64_t row = -1, col = -1;  ///< one wrong element
   double got = 0, expected = 0;
   std::int64_t first_row = -1, last_row = -1;  ///< rows with wrong elements

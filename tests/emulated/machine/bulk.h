@@ -41,7 +41,7 @@ void load_shared(std::uint32_t from, void* to, std::uint32_t bytes);
 void store_shared(std::uint32_t to, const void* from, std::uint32_t bytes);
 void store_shared_least(std::uint32_t to, int value);
 void init_barrier(std::uint32_t at, int arrivals);
-/// Whether the phase of this parity has ended.
+/// Whether the mbarrier's phase of this parity has ended.
 bool test_barrier(std::uint32_t at, int parity);
 void store_matrices(std::uint32_t at, const std::uint32_t (&r)[4], bool transposed);
 

@@ -66,7 +66,7 @@ inline constexpr tilelace::emulated::Own3<tilelace::emulated::own_block_extent> 
 
 namespace tilelace::emulated {
 
-// ---- threads that meet ----
+// ---- threads that wait for each other ----
 inline unsigned thread_number() { return number_of(Machine::self()); }
 inline Warp& own_warp() { return warp_of(Machine::self()); }
 
@@ -87,7 +87,7 @@ Value value_of(std::uint64_t bits) {
 /// Waits until all lanes of the warp have called this. Returns the index into Warp::values at which
 /// their values are. Orders memory only if `orders`; shuffles and votes do not order memory.
 unsigned meet_warp(std::uint64_t value, bool orders = false);
-/// A barrier of `threads` threads. Returns whether `mine` is true for all; !stays: true, at once.
+/// A barrier of `threads` threads. Returns whether `mine` is true for all, or, if !stays, at once.
 bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
 bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {

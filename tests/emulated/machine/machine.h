@@ -99,7 +99,7 @@ struct Fiber {
   Actor products_of;                        ///< the warpgroup's products; only in its first thread
   std::vector<std::uint32_t> multiplies;    ///< step of each group's last product
   std::deque<std::vector<Asked>> asked{1};  ///< one per entry of `products`; only in first thread
-  std::pair<const void*, int> wanted;       ///< a tensor map; the first row not needed from it
+  std::pair<const void*, int> wanted;       ///< a tensor map; end of the rows wanted from it
   const char* where = "";
 };
 

@@ -4,7 +4,7 @@
 // Knowledge passes from a release to the acquire that sees it, through barriers, and from kernel to
 // kernel, as in the memory model of PTX. Bulk copies and products have only what came through a
 // proxy fence, from an earlier kernel, or by a wait for such operations. TILELACE_EMULATED_ORDER=1
-// turns the check on: the first unordered access ends the process (or see machine/sites.h).
+// turns the check on: an unordered access ends the process, or a site's turn (machine/sites.h).
 //
 // Actors are lanes, the bulk copies of a thread (reads and writes separately), the products of a
 // warpgroup, and operations of streams. All host threads count as one: if one knows that an access

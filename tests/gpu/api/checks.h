@@ -32,7 +32,7 @@ std::vector<Check> nccl_checks();
 std::string nccl_obstacle();
 /// Checks of communicators with a share of a device.
 std::vector<Check> share_checks();
-/// Checks of calls that a rank does not make, and of abort.
+/// Checks of calls in which a rank is missing, and of abort.
 std::vector<Check> fault_checks();
 
 }  // namespace tilelace::gpu_test

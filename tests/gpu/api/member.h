@@ -41,7 +41,7 @@ std::optional<Error> thrown(const std::function<void()>& call);
 Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
                      const std::function<void()>& call);
 
-/// Allocates tensors as users do. `reachable`: results are in symmetric memory; then collective.
+/// Allocates tensors as users do. `reachable`: results in symmetric memory, allocated collectively.
 class Buffers {
  protected:
   Buffers(Member& member, bool reachable);

@@ -213,7 +213,7 @@ class RandomCases {
     if (c.options.lines == true && listed) c.options.lines.reset();
     if (row_of(c.collective).shares && below(2) == 0) c.options.shots = 1 + below(2);
     if (below(3) == 0) c.options.workers = 1 + below(5);
-    // Few workers have little staging for lines.
+    // With few workers, staging has little room for lines (words that hold data and flags).
     if (c.options.workers && c.options.lines == true &&
         c.counts[0] * 8 > plan::kMostChunk * schedule::kUnitBytes)
       c.options.lines = false;

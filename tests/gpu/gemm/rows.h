@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the GEMM benchmark's tables: one rank's GEMMs of three models, for both sides of the
+// The rows of the GEMM benchmark's tables: one rank's GEMMs of three models, for both GEMMs of a
 // tensor-parallel MLP.
 #pragma once
 #include <algorithm>

@@ -22,7 +22,7 @@ using cuda::measure::now_s;
 using cuda::measure::Rank;
 using cuda::measure::run_ranks;
 
-/// `asked`; if 0, one rank per device. Errors: usage (no device; not 2 to 16), system (no driver).
+/// Returns `asked`; if 0, one per GPU. Errors: usage (no device; not 2 to 16), system (no driver).
 int choose_ranks(int asked);
 /// Whether this number of ranks must share devices.
 bool share_devices(int ranks);

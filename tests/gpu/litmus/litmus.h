@@ -60,7 +60,7 @@ struct Litmus {
   std::uint32_t bytes = 0;  ///< bytes of a transfer, a multiple of 16
   std::uint32_t first = 0;  ///< the epoch before the first round's
   std::uint32_t rounds = 0;
-  std::uint32_t delay_mask = 0;  ///< mask of random naps, in ns; 0: no naps
+  std::uint32_t delay_mask = 0;  ///< naps last a random number & this mask, in ns; 0: none
   Send send = Send::threads;
   Payload payload = Payload::copy;
   Reader reader = Reader::loads;

@@ -36,7 +36,7 @@ Caught catch_error(const std::function<void()>& work);
 
 /// Resources that must not grow. look() is collective: no rank allocates while another counts.
 struct Held {
-  std::size_t descriptors = 0;  ///< open in the process; 0 on other ranks than its first
+  std::size_t descriptors = 0;  ///< open in the process, counted by its first rank; others: 0
   std::size_t free_bytes = 0;
 };
 Held look(const Member& member);

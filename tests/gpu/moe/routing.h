@@ -104,7 +104,7 @@ class Router {
     }
     return ids;
   }
-  /// Gives each expert a count of rows at or beside a border of tiles, slices or instructions.
+  /// Gives each expert a number of rows at or next to a size of tiles, slices or instructions.
   Ids borders(const schedule::MoeMap& s) {
     Ids ids;
     const auto edges = {0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 191, 192, 193, 384, 385};

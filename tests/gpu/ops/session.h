@@ -32,7 +32,7 @@ struct SessionOptions {
   std::string json, commit;
 };
 
-/// `ops`: the values of --ops.
+/// `ops`: the values that --ops allows.
 void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string>& ops);
 
 bool among(const std::vector<std::string>& names, std::string_view name);

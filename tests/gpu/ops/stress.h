@@ -119,7 +119,7 @@ class Stress {
   DevicePlace place_;
   std::vector<Load> loads_;
   std::vector<std::size_t> running_;  // indices of loads with plans of the running kind
-  long block_ = 1;                    // consecutive calls of one problem and plan
+  long block_ = 1;                    // number of consecutive calls with one problem and plan
   std::unique_ptr<ReachableMemory> reachable_;
   std::array<Out, kOuts> outs_;
   StressTotals* totals_ = nullptr;

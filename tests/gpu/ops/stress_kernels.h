@@ -48,8 +48,8 @@ struct LateCopy {
   LatePiece piece[kMostLatePieces];
   int pieces = 0;
 };
-/// Lets the next kernel begin at once but writes 20 us later, so that a kernel that reads too early
-/// sees old data.
+/// Lets the next kernel begin at once, but copies only 20 us later, so that a kernel that reads too
+/// early sees old data.
 [[nodiscard]] cudaError_t enqueue_late_copy(const LateCopy& copy, cudaStream_t stream);
 
 /// Occupies the places of `ctas` CTAs on SMs for `ns`.

@@ -14,7 +14,7 @@ namespace tilelace::gpu_test {
 enum class Doing : std::uint8_t {
   multiply,     ///< math: MMAs
   send,         ///< math: sends a partial in pieces, with pauses
-  publish,      ///< math, copy: waits until its partial, or its pushed rows, are signalled
+  publish,      ///< math: waits until a partial is signalled; copy: until pushed rows are signalled
   store,        ///< math: stages and stores the result
   share,        ///< math: waits until a result for all ranks is signalled
   wait_terms,   ///< load: waits for peers' partials (terms)
