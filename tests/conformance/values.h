@@ -46,8 +46,8 @@ TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   return static_cast<float>(sum - (std::int64_t{3} << 20U)) * 0x1p-20F;
 }
 
-/// How many non-zeros a row of {-1, 0, 1} may have, so that sums over all ranks, with bias and
-/// residual, stay exact: they are integers up to 1 / roundoff. 0: even one is too many.
+/// How many non-zeros a row of {-1, 0, 1} may have. Sums over all ranks, with bias and residual,
+/// must stay exact: integers up to 1 / roundoff. 0: even one non-zero is too many.
 inline std::int64_t exact_per_row(DType type, int ranks) {
   const auto most = static_cast<std::int64_t>(1 / unit_roundoff(type)) - 2;
   return std::min<std::int64_t>(31, most / ranks);

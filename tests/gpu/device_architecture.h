@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a device's row in core/architecture.h, which says which plans and kernels to check on it.
+// Finds a device's row in core/architecture.h: the row whose plans and kernels are checked on it.
 #pragma once
 #include "backend/cuda/base/cuda_check.h"
 #include "core/architecture.h"

@@ -87,7 +87,7 @@ Value value_of(std::uint64_t bits) {
 /// Waits until all lanes of the warp have called this. Returns the index into Warp::values at which
 /// their values are. Orders memory only if `orders`; shuffles and votes do not order memory.
 unsigned meet_warp(std::uint64_t value, bool orders = false);
-/// A barrier of `threads` threads. Returns whether `mine` is true for all, or, if !stays, at once.
+/// A barrier of `threads` threads. Returns whether `mine` is true for all. !stays: does not wait.
 bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
 bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the GEMM benchmark's tables: one rank's GEMMs of three models, for both GEMMs of a
-// tensor-parallel MLP.
+// The rows of the GEMM benchmark's tables: both GEMMs of three models' tensor-parallel MLPs, as
+// one rank computes them.
 #pragma once
 #include <algorithm>
 #include <cstdint>

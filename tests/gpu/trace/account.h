@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the time of a call goes. From the end of the previous call to the end of this one, every
-// moment of every SM is put under one heading, so that the means over SMs add up to the time of the
+// moment of every SM is put under one heading. The means over SMs thus add up to the time of the
 // call.
 #pragma once
 #include <array>
