@@ -54,7 +54,7 @@ bool gpu_has_kernel(const Plan& plan, DType dtype) {
   return plan.kernel == nullptr || cuda::has_kernel(plan::gemm_of(plan.kernel->way), dtype);
 }
 
-void take_gpu(int device) { check(cudaSetDevice(device), "the rank's device"); }
+void take_gpu(int device) { check(cudaSetDevice(device), "selecting the rank's device"); }
 
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "a copy");

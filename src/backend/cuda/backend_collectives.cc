@@ -77,7 +77,7 @@ void GpuBackend::prepare_collectives(std::string_view refusal) {
   if (!refusal.empty()) return;
   if (links_.empty()) links_ = join_devices(group_, device_, uuid_, options_.timeout_s);
   // What was made before may still be in use, here and by peers.
-  check(cudaDeviceSynchronize(), "prepare_collectives: GPU work from before it");
+  check(cudaDeviceSynchronize(), "prepare_collectives: earlier GPU work");
   group_.all_gather(kPrepare, options_.timeout_s);
   collectives_.reset();
   collectives_out_of_step_.clear();

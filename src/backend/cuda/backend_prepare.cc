@@ -25,7 +25,7 @@ namespace {
 void await_device() {
   const cudaError_t status = cudaDeviceSynchronize();
   if (status != cudaErrorStreamCaptureUnsupported && status != cudaErrorStreamCaptureImplicit)
-    return check(status, "prepare: GPU work from before it");
+    return check(status, "prepare: earlier GPU work");
   cudaGetLastError();
   raise(
       ErrorKind::usage,

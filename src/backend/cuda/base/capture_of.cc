@@ -21,7 +21,7 @@ Captured ask(cudaStream_t stream) {
   if (c.kept)
     cudaGetLastError();
   else
-    check(known, "whether the stream is being captured");
+    check(known, "asking whether the stream is being captured");
   return c;
 }
 

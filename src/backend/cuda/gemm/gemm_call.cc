@@ -22,7 +22,7 @@ int current_device() {
 int multiprocessors(int device) {
   int count = 0;
   check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "multiprocessor count");
+        "reading the multiprocessor count");
   return count;
 }
 

@@ -28,12 +28,12 @@ class Probe {
       : count_(multiprocessors), group_(static_cast<std::size_t>(count_)) {
     std::iota(group_.begin(), group_.end(), 0);
     check(cudaMalloc(&device_, static_cast<std::size_t>(count_) * sizeof(int)),
-          "memory of a probe");
+          "memory for a probe of where CTAs run");
     check(cudaFuncSetAttribute(where_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                kSharedBytes),
-          "a probe");
+          "a probe of where CTAs run");
     check(cudaFuncSetAttribute(where_kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-          "a probe");
+          "a probe of where CTAs run");
   }
   ~Probe() { cudaFree(device_); }
   Probe(const Probe&) = delete;
@@ -56,10 +56,10 @@ class Probe {
       return {};
     }
     config.gridDim = dim3(static_cast<unsigned>(fit * cluster));
-    check(cudaLaunchKernelEx(&config, where_kernel, device_), "a probe");
+    check(cudaLaunchKernelEx(&config, where_kernel, device_), "a probe of where CTAs run");
     std::vector<int> where(static_cast<std::size_t>(fit * cluster));
     check(cudaMemcpy(where.data(), device_, where.size() * sizeof(int), cudaMemcpyDeviceToHost),
-          "a probe");
+          "a probe of where CTAs run");
     return where;
   }
 
@@ -111,13 +111,14 @@ std::span<const std::uint16_t> neighbour_places() {
   asked[at] = true;
   int multiprocessors = 0;
   check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "multiprocessor count");
+        "reading the multiprocessor count");
   const auto places = find_places(multiprocessors);
   if (places.empty()) return {};
   void* memory = nullptr;
   const std::size_t bytes = places.size() * sizeof(places[0]);
-  check(cudaMalloc(&memory, bytes), "memory for places");
-  check(cudaMemcpy(memory, places.data(), bytes, cudaMemcpyHostToDevice), "places");
+  check(cudaMalloc(&memory, bytes), "memory for the places of CTAs");
+  check(cudaMemcpy(memory, places.data(), bytes, cudaMemcpyHostToDevice),
+        "copying the places of CTAs");
   return known[at] = {static_cast<const std::uint16_t*>(memory), places.size()};
 }
 

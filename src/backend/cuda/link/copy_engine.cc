@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 CopyEngine::CopyEngine(int device, const comm::Flag* epoch) : epoch_(epoch), carried_(epoch) {
-  check(cudaSetDevice(device), "copy engine: the device");
-  check(load_await_flag(), "copy engine: its kernel");
+  check(cudaSetDevice(device), "copy engine: selecting the device");
+  check(load_await_flag(), "copy engine: loading its kernel");
   int least = 0;
   int greatest = 0;
   cudaError_t status = cudaDeviceGetStreamPriorityRange(&least, &greatest);

@@ -35,7 +35,7 @@ double Rank::max(double mine) const {
 namespace {
 
 void run_rank(Rank& rank, const std::function<void(Rank&)>& body) {
-  check(cudaSetDevice(rank.device), "the rank's device");
+  check(cudaSetDevice(rank.device), "selecting the rank's device");
   check(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking), "the rank's stream");
   const auto drop = [](cudaStream_t* s) { cudaStreamDestroy(*s); };
   const std::unique_ptr<cudaStream_t, decltype(drop)> owner(&rank.stream, drop);

@@ -45,7 +45,8 @@ int multiprocessors_here() {
   check(cudaGetDevice(&device), "cudaGetDevice");
   int& count = known.at(static_cast<std::size_t>(device));
   if (count == 0)
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
+    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+          "reading the multiprocessor count");
   return count;
 }
 

@@ -18,14 +18,14 @@ constexpr std::size_t kHeaderBytes = 4096;
 std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 int selected(int device) {
-  check(cudaSetDevice(device), "the rank's device");
+  check(cudaSetDevice(device), "selecting the rank's device");
   return device;
 }
 
 int multiprocessors_of(int device) {
   int count = 0;
   check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "the rank's device");
+        "reading the multiprocessor count");
   return count;
 }
 
@@ -52,23 +52,26 @@ RankCalls::RankCalls(comm::Group& group, int device, const SlotNeeds& needs, dou
   memory_ = comm::allocate_device(group, device, lines_at(2), timeout_s, share.multicast);
   void* counter = nullptr;
   const CallCounter start;
-  check(cudaMalloc(&counter, sizeof start + sizeof *granted()), "the count of calls");
+  check(cudaMalloc(&counter, sizeof start + sizeof *granted()), "memory for the count of calls");
   counter_ = static_cast<CallCounter*>(counter);
-  check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice), "the count of calls");
+  check(cudaMemcpy(counter, &start, sizeof start, cudaMemcpyHostToDevice),
+        "memory for the count of calls");
   if (lines_bytes_ > 0) clear_lines(timeout_s);
   if (counts_bytes_ == 0) return;
   void* uses = nullptr;
-  check(cudaMalloc(&uses, 2 * counts_bytes_), "the uses of counts");
+  check(cudaMalloc(&uses, 2 * counts_bytes_), "memory for the uses of counts");
   uses_ = static_cast<comm::Flag*>(uses);
-  check(cudaMemset(uses, 0, 2 * counts_bytes_), "the uses of counts");
-  check(cudaStreamSynchronize(nullptr), "the uses of counts");  // calls come on other streams
+  check(cudaMemset(uses, 0, 2 * counts_bytes_), "memory for the uses of counts");
+  check(cudaStreamSynchronize(nullptr),
+        "memory for the uses of counts");  // calls come on other streams
 }
 
 void RankCalls::clear_lines(double timeout_s) {
   // Calls of slot 0 have even numbers: an odd one is not met when the count gets there again.
   constexpr int kOdd = 1;
-  check(cudaMemset(memory_->local() + lines_at(0), kOdd, lines_bytes_), "staging of lines");
-  check(cudaStreamSynchronize(nullptr), "staging of lines");
+  check(cudaMemset(memory_->local() + lines_at(0), kOdd, lines_bytes_),
+        "filling the staging of lines");
+  check(cudaStreamSynchronize(nullptr), "filling the staging of lines");
   group_.all_gather("lines are prepared", timeout_s);  // nothing may arrive before
 }
 

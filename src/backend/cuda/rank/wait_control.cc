@@ -126,11 +126,11 @@ WaitControl::WaitControl(int device, int rank, comm::Group* group, double timeou
   new (host_.host()) WaitPage;
   const comm::DeviceScope scope(device, kName);
   void* word = nullptr;
-  check(cudaMalloc(&word, sizeof(comm::AbortWord)), "waits: an abort word");
+  check(cudaMalloc(&word, sizeof(comm::AbortWord)), "waits: memory for an abort word");
   cudaError_t status = cudaMemset(word, 0, sizeof(comm::AbortWord));
   if (status == cudaSuccess) status = cudaDeviceSynchronize();
   if (status != cudaSuccess) cudaFree(word);
-  check(status, "waits: an abort word");
+  check(status, "waits: memory for an abort word");
   stop_ = static_cast<comm::AbortWord*>(word);
   if (group != nullptr) watch_group();
 }

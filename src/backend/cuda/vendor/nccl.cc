@@ -205,7 +205,7 @@ NcclGroup::NcclGroup(comm::Group& group, int device, const NcclOptions& options)
     if (all[r].at(0) == '!')
       raise(ErrorKind::system, "nccl: rank {}: {}", r, std::string_view(all[r]).substr(1));
   all[0].copy(id.internal, sizeof id.internal, 1);
-  check(cudaSetDevice(device), "the rank's device");
+  check(cudaSetDevice(device), "selecting the rank's device");
   state_->join(id);
 }
 
