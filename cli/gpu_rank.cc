@@ -14,8 +14,11 @@ namespace {
 constexpr int kIterations = 10;
 
 [[noreturn]] void refuse(const std::string& seen) {
-  raise(ErrorKind::system,
-        "tune: {}: times would not tell which plan is faster. Wait, or go on with --force", seen);
+  raise(
+      ErrorKind::system,
+      "tune: {}: times would not tell which plan is faster. Wait until the GPUs are free and cool, "
+      "or go on with --force",
+      seen);
 }
 
 }  // namespace

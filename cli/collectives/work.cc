@@ -43,8 +43,8 @@ CollectiveShape shape_of(Collective op, std::int64_t bytes, DType dtype, int ran
   const std::int64_t parts = whole ? 1 : ranks;
   std::int64_t part = bytes / parts;
   part -= part % (whole || part < kPartBytes ? item : kPartBytes);
-  require(part > 0, "--size: got {} bytes, expected at least one {} element for each of {} ranks",
-          bytes, name_of(dtype), ranks);
+  require(part > 0, "--size: got {} bytes, expected at least {}: one {} element{}", bytes,
+          parts * item, name_of(dtype), whole ? "" : " per rank");
   CollectiveShape s{op, part / item, 0, 0, 0, 0, part * parts};
   const std::int64_t all = s.count * parts;
   s.in = s.out = all;

@@ -247,7 +247,7 @@ def _why_not(op: str, x: Tensor, parameters: list[tuple[Any, Any]], place: _Plac
     weight, wanted = parameters[0]
     (dtype, other) = (t.dtype for t in _regions.as_autocast(x, weight.to_local()))
     if dtype != other:
-        return f"the input is {dtype}, the weight {other}"
+        return f"the input is {dtype}, expected {other}, like the weight"
     size = list(weight.shape)
     size[wanted.dim] = place.width(size[wanted.dim])
     return _fits.why_not(op, dtype, x.device, size, place.ranks)

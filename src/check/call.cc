@@ -121,16 +121,17 @@ std::optional<std::string> legal_lag(const CallSpec& s, int ranks) {
 
 std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
   const WalkSpec& w = s.walk;
-  if (w.together || w.pairs) return "together and pairs are for gemm_rs";
+  if (w.together || w.pairs) return "fields together and pairs are for gemm_rs";
   if (w.apart < -1 || (!w.joins.empty() && w.apart != 0))
-    return "apart must be at least -1, and 0 with joins";
+    return "field apart must be at least -1, and must be 0 if joins has entries";
   if (w.joins.size() >= static_cast<std::size_t>(ranks) && !w.joins.empty())
     return "joins must have fewer entries than there are ranks";
   if (w.whole && (!row_of(s.transport).by_workers() || w.apart != -1))
     return "field whole is for transport store with apart -1";
   if (w.senders < 0 || (w.senders > 0 && !row_of(s.transport).by_workers()))
     return "field senders must not be negative, and is for transport store";
-  if (!w.whole && (w.across || !w.weights.empty())) return "across and weights are for whole walks";
+  if (!w.whole && (w.across || !w.weights.empty()))
+    return "fields across and weights are for calls with field whole";
   if (w.weights.empty()) return std::nullopt;
   if (w.weights.size() > static_cast<std::size_t>(schedule::kMaxSections) ||
       *std::min_element(w.weights.begin(), w.weights.end()) < 1 ||
@@ -143,7 +144,7 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
   const WalkSpec& w = s.walk;
   if (ranks > kMaxCheckedRanks) return "ranks must be at most 64";
   if (w == WalkSpec{}) return std::nullopt;
-  if (w.wide < 1 || w.deep < 1) return "wide and deep must be at least 1";
+  if (w.wide < 1 || w.deep < 1) return "fields wide and deep must be at least 1";
   const bool gather = row_of(s.op).gathers;
   if (row_of(s.op).shares || s.unfused || s.straddle || s.cols < 1 ||
       ranks > schedule::kMaxGpuRanks)
@@ -153,7 +154,7 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
     return "fields apart, joins, whole, across, weights and senders are for ag_gemm";
   if (!row_of(s.transport).by_workers()) return "gemm_rs with a walk: transport must be store";
   if (w.pairs && (w.together || ranks % 2 != 0))
-    return "pairs needs an even number of ranks, and no together";
+    return "field pairs needs an even number of ranks, and field together off";
   return std::nullopt;
 }
 
@@ -173,18 +174,20 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.blocks < 1 || s.block_grain < 1) return "blocks and block_grain must be at least 1";
   if (!s.rows.empty()) {
     if (row_of(s.op).shares) return "gemm_ar takes no rows";
-    if (s.rows.size() != static_cast<std::size_t>(ranks)) return "rows must list every rank";
+    if (s.rows.size() != static_cast<std::size_t>(ranks))
+      return "rows must have one entry per rank";
     if (*std::min_element(s.rows.begin(), s.rows.end()) < 0) return "rows must not be negative";
     if (std::accumulate(s.rows.begin(), s.rows.end(), Index{0}) != s.m)
       return "rows must add up to m";
   }
   if (s.route == RouteKind::two_level && (s.local < 1 || ranks % s.local != 0)) {
-    return "local must divide the number of ranks";
+    return "field local must divide the number of ranks";
   }
   if (s.blocks > 1 && !row_of(s.op).shares) return "blocks are for gemm_ar";
   if (s.deliver && !gather) return "deliver is for ag_gemm";
-  if (row_of(s.transport).by_workers() && !mesh) return "store needs route mesh";
-  if (row_of(s.transport).pulls && !gather && !mesh) return "pull of partials needs route mesh";
+  if (row_of(s.transport).by_workers() && !mesh) return "transport store needs route mesh";
+  if (row_of(s.transport).pulls && !gather && !mesh)
+    return "transport pull of partials needs route mesh";
   if (s.straddle && (!mesh || row_of(s.op).shares))
     return "straddle needs route mesh and is not for gemm_ar";
   const bool switched = row_of(s.transport).needs_multicast();

@@ -28,7 +28,8 @@ std::optional<std::string> legal(const CheckConfig& c) {
     if (auto reason = legal(call, c.ranks)) return reason;
     if (c.resident != 0 && c.resident < min_resident(call, c.workers)) {
       return fmt::format(
-          "resident must be 0 or at least {}: so many actors of {} run at the same time",
+          "resident must be 0 (all actors) or at least {}: with fewer actors at a time, {} may "
+          "never end",
           min_resident(call, c.workers), name_of(call));
     }
   }

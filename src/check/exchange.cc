@@ -39,11 +39,12 @@ std::optional<std::string> legal(const ExchangeSpec& s, int ranks) {
   const bool one_shot = row_of(s.collective).shares && s.shots == 1;
   if (s.direct && (s.lines || one_shot || (pairs && !even)))
     return "direct needs chunks, and is neither for one-shot all_reduce nor for uneven all_to_all";
-  if (s.in_place && pairs) return "all_to_all is not in place";
+  if (s.in_place && pairs) return "all_to_all cannot run in place";
   const std::int64_t most = *std::max_element(s.units.begin(), s.units.end());
   const std::int64_t parcel = s.shots == 2 ? schedule::ceil_div(most, ranks) : most;
   const std::int64_t rounds = s.lines ? 1 : schedule::kMaxExchangeRounds;
-  if (parcel > s.workers * s.chunk * rounds) return "units must fit workers x chunk x rounds";
+  if (parcel > s.workers * s.chunk * rounds)
+    return "a rank may send another at most workers x chunk x rounds units";
   return std::nullopt;
 }
 

@@ -57,7 +57,7 @@ std::optional<std::string> wrong_order(const Sections& x) {
   for (Index e = 0; e < x.s.here; ++e)
     for (Index r = x.begin(e) + 1; r < x.begin(e + 1); ++r)
       if (x.source(r) <= x.source(r - 1))
-        return fmt::format("row {} has source {}, expected more than {}, the source before", r,
+        return fmt::format("row {} has source {}, expected more than {}, that of the row before", r,
                            x.source(r), x.source(r - 1));
   for (Index r = x.begin(x.s.here); r < x.s.pairs(); ++r)
     if (x.source(r) != -1)
@@ -75,7 +75,8 @@ std::optional<std::string> wrong_words(const Sections& x, std::span<const std::i
   }
   if (x.at(x.s.wrong(), 0) != first)
     return fmt::format("word `wrong` is {}, expected {}", x.at(x.s.wrong(), 0), first);
-  if (static_cast<std::uint32_t>(x.at(x.s.hash(), 0)) != hash) return "the hash is of other ids";
+  if (static_cast<std::uint32_t>(x.at(x.s.hash(), 0)) != hash)
+    return "the hash is not that of the ids";
   return std::nullopt;
 }
 

@@ -188,7 +188,7 @@ void check_grouped(const GroupedGemmArgs& a) {
   for (std::int64_t e = 0; e <= a.experts; ++e) {
     const std::int64_t begin = a.begins[e];
     require(begin >= before && begin <= a.x.rows && (e > 0 || begin == 0),
-            "{}: begins: got {} for expert {}, expected ascending numbers from 0 to at most {}", op,
+            "{}: begins: got {} at index {}, expected ascending numbers from 0 to at most {}", op,
             begin, e, a.x.rows);
     before = begin;
   }

@@ -99,11 +99,12 @@ Plan base_plan(const MachineModel& m, const Call& call, const Choices& choices, 
 std::string illegal(const Call& call, const Plan& plan) {
   const bool mesh = plan.route == RouteKind::mesh;
   if (row_of(plan.transport).by_workers() && !mesh)
-    return "transport store has no relays: it needs route mesh, so one node";
+    return "transport store has no relays: it needs route mesh and one node";
   if (row_of(plan.transport).pulls && row_of(plan.op).sums && !mesh) {
-    return "pulled partials have no relays: they need route mesh, so one node";
+    return "pulled partials have no relays: they need route mesh and one node";
   }
-  if (plan.straddle && (!mesh || row_of(plan.op).shares)) return "straddle needs route mesh";
+  if (plan.straddle && (!mesh || row_of(plan.op).shares))
+    return "straddle needs route mesh and is not for gemm_ar";
   if (mesh && call.local < call.problem.ranks)
     return "route mesh is for one node: use two_level or ring";
   return {};

@@ -191,7 +191,7 @@ TEST(Checker, LimitsOfSpecsAreNamed) {
   CallSpec s = tiny(Op::gemm_rs);
   s.route = RouteKind::ring;
   s.transport = Transport::pull;
-  EXPECT_EQ(legal(s, 2), "pull of partials needs route mesh");
+  EXPECT_EQ(legal(s, 2), "transport pull of partials needs route mesh");
   s = tiny(Op::gemm_ar);
   s.rows = {2, 2};
   EXPECT_EQ(legal(s, 2), "gemm_ar takes no rows");
@@ -200,8 +200,10 @@ TEST(Checker, LimitsOfSpecsAreNamed) {
   c.ranks = 2;
   c.workers = 3;
   c.resident = 3;
-  EXPECT_EQ(legal(c),
-            "resident must be 0 or at least 4: so many actors of gemm_rs run at the same time");
+  EXPECT_EQ(
+      legal(c),
+      "resident must be 0 (all actors) or at least 4: with fewer actors at a time, gemm_rs may "
+      "never end");
 }
 
 TEST(Checker, CopyAndOneWorkerAreEnoughForAgGemm) {
@@ -273,9 +275,9 @@ TEST(Checker, NamesPartialsByTheirNumbers) {
 TEST(Checker, LimitsOfWalksAreNamed) {
   CallSpec s = tiny(Op::ag_gemm);
   s.walk.pairs = true;
-  EXPECT_EQ(legal(s, 2), "together and pairs are for gemm_rs");
+  EXPECT_EQ(legal(s, 2), "fields together and pairs are for gemm_rs");
   s.walk = {.apart = 1, .joins = {3}};
-  EXPECT_EQ(legal(s, 2), "apart must be at least -1, and 0 with joins");
+  EXPECT_EQ(legal(s, 2), "field apart must be at least -1, and must be 0 if joins has entries");
   s.walk = {.apart = 0, .joins = {3, 4}};
   EXPECT_EQ(legal(s, 2), "joins must have fewer entries than there are ranks");
   s.walk = {.whole = true};
@@ -283,7 +285,7 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   s.walk = {.senders = 1};
   EXPECT_EQ(legal(s, 2), "field senders must not be negative, and is for transport store");
   s.walk = {.across = true};
-  EXPECT_EQ(legal(s, 2), "across and weights are for whole walks");
+  EXPECT_EQ(legal(s, 2), "fields across and weights are for calls with field whole");
   s.transport = Transport::store;
   s.walk = {.whole = true, .weights = {2}};
   EXPECT_EQ(legal(s, 2), "weights must be at most 8 positive numbers that add up to cols");
@@ -293,11 +295,11 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   s.op = Op::gemm_rs;
   EXPECT_EQ(legal(s, 2), "fields apart, joins, whole, across, weights and senders are for ag_gemm");
   s.walk = {.pairs = true};
-  EXPECT_EQ(legal(s, 3), "pairs needs an even number of ranks, and no together");
+  EXPECT_EQ(legal(s, 3), "field pairs needs an even number of ranks, and field together off");
   s.transport = Transport::push;
   EXPECT_EQ(legal(s, 2), "gemm_rs with a walk: transport must be store");
   s.walk = {.deep = 0};
-  EXPECT_EQ(legal(s, 2), "wide and deep must be at least 1");
+  EXPECT_EQ(legal(s, 2), "fields wide and deep must be at least 1");
   EXPECT_EQ(legal(tiny(Op::gemm_rs), 65), "ranks must be at most 64");
 }
 

@@ -175,7 +175,7 @@ TEST(ExchangeFindings, OfInputThatIsWrittenOver) {
 
 TEST(ExchangeFindings, LimitsOfCollectivesAreNamed) {
   ExchangeSpec s = gather(schedule::kMaxExchangeRounds + 1);
-  EXPECT_EQ(legal(s, 2), "units must fit workers x chunk x rounds");
+  EXPECT_EQ(legal(s, 2), "a rank may send another at most workers x chunk x rounds units");
   EXPECT_EQ(legal(gather(schedule::kMaxExchangeRounds), 2), std::nullopt);
   EXPECT_EQ(
       legal(gather(1), 3),

@@ -139,7 +139,7 @@ TEST(AllReduceNorm, WrongArgumentsAreNamedAndLeaveRanksInStep) {
       {"weight: got null", [](Good& g) { g.args.weight = nullptr; }},
       {"normed: got null", [](Good& g) { g.args.normed = nullptr; }},
       {"out: got data 2 bytes off", [](Good& g) { g.args.out = g.out + 1; }},
-      {"quantised and scales: got some", [](Good& g) { g.args.scales = g.scales; }},
+      {"quantised and scales: got memory", [](Good& g) { g.args.scales = g.scales; }},
       {"quantised: got null", [](Good& g) { g.args.quant = NormQuant::token; }},
       {"expected a multiple of 128",
        [](Good& g) { g.args.quant = NormQuant::block, g.args.n = 64; }},

@@ -102,7 +102,7 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = {1, 2, 3}, a.takes = {1, 3, 3};
        },
        "all_to_all: takes: got 3 elements from this rank itself, expected the 2 that it sends "
-       "itself"},
+       "to itself"},
       {kReduce, [](auto& a) { a.args.in = nullptr; },
        "all_reduce: in: got null data, expected 32 bytes"},
       {kGather, [](auto& a) { a.args.out = nullptr; },
@@ -132,12 +132,12 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = {1 << 24}, a.args.out = memory + (1 << 25), a.options.lines = true,
          a.options.shots = 1;
        },
-       "all_reduce: 33554432 bytes do not fit the staging of lines: use chunks"},
+       "all_reduce: 33554432 bytes do not fit the staging of lines: use chunks (lines=0)"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 3}, a.options.lines = true;
        },
-       "all_to_all: 16 bytes do not fit the staging of lines, which need equal parts: use chunks"},
+       "all_to_all: 16 bytes cannot travel as lines, which need equal parts: use chunks (lines=0)"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 1 << 20}, a.args.out = memory + (1 << 22),

@@ -229,7 +229,7 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   EXPECT_TRUE(says(error_of(ar, path(Path::medium)), "got medium, expected fused or unfused"));
   PlanOptions o;
   o.transport = Transport::nccl;
-  EXPECT_TRUE(says(error_of(rs, o), "got nccl, expected push, pull or store"));
+  EXPECT_TRUE(says(error_of(rs, o), "got nccl, expected push, pull, store or add"));
   o = path(Path::unfused);
   o.transport = Transport::store;
   EXPECT_TRUE(says(error_of(rs, o), "no plan on GPUs has"));

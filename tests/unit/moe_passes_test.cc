@@ -188,11 +188,11 @@ TEST(GroupedGemm, WrongArgumentsAreNamed) {
     return "";
   };
   EXPECT_EQ(text([](Product&) {}), "");
-  EXPECT_NE(text([](Product& p) { p.begins[0] = 1; }).find("begins: got 1 for expert 0"),
+  EXPECT_NE(text([](Product& p) { p.begins[0] = 1; }).find("begins: got 1 at index 0"),
             std::string::npos);
-  EXPECT_NE(text([](Product& p) { p.begins[2] = 10; }).find("begins: got 10 for expert 2"),
+  EXPECT_NE(text([](Product& p) { p.begins[2] = 10; }).find("begins: got 10 at index 2"),
             std::string::npos);
-  EXPECT_NE(text([](Product& p) { p.begins[4] = 121; }).find("begins: got 121 for expert 4"),
+  EXPECT_NE(text([](Product& p) { p.begins[4] = 121; }).find("begins: got 121 at index 4"),
             std::string::npos);
   EXPECT_NE(text([](Product& p) { p.args.experts = 0; }).find("experts: got 0"), std::string::npos);
   EXPECT_NE(text([](Product& p) { p.args.weight.rows /= 2; }).find("weight: got [288, 40]"),
@@ -200,7 +200,7 @@ TEST(GroupedGemm, WrongArgumentsAreNamed) {
   EXPECT_NE(text([](Product& p) { p.args.begins = nullptr; }).find("begins: got null"),
             std::string::npos);
   const std::string on_gpu = text([](Product& p) { p.args.device = Device::cuda; });
-  EXPECT_TRUE(on_gpu.find("begins: got memory that is not a GPU's") != std::string::npos ||
+  EXPECT_TRUE(on_gpu.find("begins: got memory that is not on a GPU") != std::string::npos ||
               on_gpu.find("device: got cuda, expected cpu") != std::string::npos)
       << on_gpu;
   std::vector<std::int32_t> sources(Product::kRows, -1);

@@ -144,10 +144,10 @@ CollectiveCall check_collective(Collective collective, const CollectiveArgs& arg
     case Collective::all_to_all:
       c.sends = whole;
       c.takes = in_turn(by_rank(row.name, "takes", args.takes, ranks), item);
-      require(
-          c.sends[own].bytes == c.takes[own].bytes,
-          "{}: takes: got {} elements from this rank itself, expected the {} that it sends itself",
-          row.name, c.takes[own].bytes / item, c.sends[own].bytes / item);
+      require(c.sends[own].bytes == c.takes[own].bytes,
+              "{}: takes: got {} elements from this rank itself, expected the {} that it sends to "
+              "itself",
+              row.name, c.takes[own].bytes / item, c.sends[own].bytes / item);
       break;
   }
   // What one rank says of its own parts alone, the others do not know.

@@ -120,7 +120,8 @@ NormCall check_norm(const AllReduceNormArgs& a, int rank, int ranks) {
   c.sum.sends = c.sum.takes = std::vector<Parcel>(all, Parcel{0, bytes.rows});
   const bool quantises = a.quant != NormQuant::none;
   require(quantises || (a.quantised == nullptr && a.scales == nullptr),
-          "{}: quantised and scales: got some, expected none if quant is none", kNormName);
+          "{}: quantised and scales: got memory, expected null for both, since quant is none",
+          kNormName);
   const Index scales = a.m == 0 ? 0 : bytes.scales;
   const std::array<Tensor, 3> read{Tensor{"x", a.x, bytes.rows, true},
                                    {"residual", a.residual, bytes.rows, false},
@@ -230,8 +231,8 @@ CollectivePlan plan_norm(const NormCall& c, const CollectiveMachine& machine,
   spread_lines(c, most_ctas(machine, o), machine.shared, p);
   const bool fit = p.workers * p.chunk * places * kBytesOfLines <= kLineBytes;
   require(fit || !o.lines.value_or(false),
-          "{}: {} rows of {} columns do not fit the staging of lines: use chunks", kNormName,
-          c.rows, c.cols);
+          "{}: {} rows of {} columns do not fit the staging of lines: use chunks (lines=0)",
+          kNormName, c.rows, c.cols);
   const double sent = static_cast<double>(bytes_of(c).rows) * (c.sum.ranks - 1);
   const double by_lines = h.call_us + us_at(2 * sent, h.store_gbps);
   const double by_chunks = h.call_us + h.flag_us + us_at(sent, h.store_gbps);

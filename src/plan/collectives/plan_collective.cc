@@ -161,9 +161,10 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const bool known = !c.counts.empty();  // how long each rank's parcels are
   const Index most_ctas = line_ctas(c, machine, o);
   const bool fit = machine.gpu && known && lines_fit(load, line_shots, most_ctas);
-  require(fit || !machine.gpu || !o.lines.value_or(false),
-          "{}: {} bytes do not fit the staging of lines{}: use chunks", name,
-          load.units(line_shots) * kUnitBytes, known ? "" : ", which need equal parts");
+  require(
+      fit || !machine.gpu || !o.lines.value_or(false), "{}: {} bytes {}: use chunks (lines=0)",
+      name, load.units(line_shots) * kUnitBytes,
+      known ? "do not fit the staging of lines" : "cannot travel as lines, which need equal parts");
   p.lines =
       fit && o.lines.value_or(lines_us(load, h, line_shots) <= chunked_us(load, h, chunk_shots));
   p.shots = p.lines ? line_shots : chunk_shots;

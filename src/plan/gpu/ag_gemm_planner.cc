@@ -88,13 +88,13 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
         c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p, gemm_machine(machine)));
   }
-  require(
-      !all.empty(),
-      "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{} (0: any): use push, pull "
-      "or nccl with straddle 0, or store (up to 1024 rows, not with path medium), and a compiled "
-      "tile (docs/plans.md)",
-      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
-      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
+  require(!all.empty(),
+          "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{} (0: any): use push, pull "
+          "or nccl with straddle 0; or store with up to 1024 rows (not path medium), or with path "
+          "fused, straddle 0 and no max_workers; and a compiled tile (docs/plans.md)",
+          name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+          o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
+          o.tile_n.value_or(0));
   sort_by_time(all);
   if (o.chunk_rows)
     for (KernelWay& way : all) std::get<AgGemmWay>(way).chunk_rows = *o.chunk_rows;

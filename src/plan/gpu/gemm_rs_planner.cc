@@ -62,7 +62,7 @@ Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o
       o.straddle.value_or(false)
           ? "fused with store, no chunk_rows, partials of the operands' type, an even "
             "number of ranks, shards of an odd number of tiles of 128 rows (the last tile need not "
-            "be full), and tiles that all fit the device at once"
+            "be full), tiles that all fit the device at once"
           : "fused with store (up to about 2^31 results, fewer with uneven shards) and without "
             "chunk_rows, or unfused with push (few rows, without chunk_rows) or pull");
 }

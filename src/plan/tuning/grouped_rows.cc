@@ -56,7 +56,7 @@ void take_grouped(const TableFields& row, TuningTable& table) {
   }
   if (kernels != grouped_kernel_set()) {
     table.notes.push_back(
-        fmt::format("{}: left out: it is of kernel set {}, this build has {} for {}", row.where(),
+        fmt::format("{}: left out: it is for kernel set {}, this build has {} for {}", row.where(),
                     kernels, grouped_kernel_set(), kGroupedOp));
     return;
   }

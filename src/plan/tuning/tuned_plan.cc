@@ -113,7 +113,7 @@ std::string why_not_tuned(const TuningTable& table, const Machine& machine) {
   if (table.rows.empty() && table.grouped.empty() && !table.notes.empty())
     why = table.notes.front();
   else if (!table.fits(machine))
-    why = fmt::format("{} is of {}", table.file, said_of(table.device));
+    why = fmt::format("{} is for {}", table.file, said_of(table.device));
   return table.behind == nullptr ? why : why + "; " + why_not_tuned(*table.behind, machine);
 }
 

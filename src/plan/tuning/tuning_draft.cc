@@ -110,7 +110,7 @@ TuningDraft::TuningDraft(std::string file, const TunedDevice& device, const std:
   ordered_json there = ordered_json::parse(bytes);
   const std::string differs = difference(*checked, there, all);
   if (!differs.empty()) {
-    note_ = fmt::format("{} is of {}: begun anew", file_, differs);
+    note_ = fmt::format("{} is for {}: begun anew", file_, differs);
     return;
   }
   if (device.memory_gbps > 0) there["device"] = all["device"];
@@ -145,7 +145,7 @@ std::size_t TuningDraft::merge(const std::string& other, const std::string& byte
   const auto checked = tuning_of(other, bytes);
   const ordered_json theirs = ordered_json::parse(bytes);
   const std::string differs = difference(*checked, theirs, table_->all);
-  require(differs.empty(), "tuning: {}: the table is of {}, so it cannot be merged into {}", other,
+  require(differs.empty(), "tuning: {}: the table is for {}, so it cannot be merged into {}", other,
           differs, file_);
   ordered_json& rows = table_->all.at("rows");
   const std::size_t before = rows.size();

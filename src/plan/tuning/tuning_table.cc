@@ -182,11 +182,11 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
   const std::string kernels = top.text("kernels");
   if (kernels != kernel_set())
     table->notes.push_back(fmt::format(
-        "{}: not used: it is of kernel set {}, this build has {}; `tilelace tune` makes a new one",
+        "{}: not used: it is for kernel set {}, this build has {}; `tilelace tune` makes a new one",
         file, kernels, kernel_set()));
   else if (!architecture_named(table->device.architecture))
     table->notes.push_back(
-        fmt::format("{}: not used: it is of {}, which this build has no kernels for", file,
+        fmt::format("{}: not used: it is for {}, which this build has no kernels for", file,
                     table->device.architecture));
   else if (machine == nullptr || table->fits(*machine))
     read_rows(rows, *table);

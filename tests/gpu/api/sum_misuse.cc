@@ -23,7 +23,7 @@ Finding check_options(Member& member) {
   };
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
     SumBench b(member, op);
-    for (const Finding& f : {b.wrong("transport nccl", "expected push, pull or store",
+    for (const Finding& f : {b.wrong("transport nccl", "got nccl, expected push, pull",
                                      set(&PlanOptions::transport, Transport::nccl)),
                              b.wrong("partials fp16", "expected the operands' type, bf16",
                                      set(&PlanOptions::partials, DType::fp16)),

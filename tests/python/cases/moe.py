@@ -113,7 +113,7 @@ def products_are_grouped_by_expert(w):
         return  # what is in begins and sources is not looked at
     expect_raises("usage", "begins: got [3], expected [4]",
                   lambda: moe.grouped_gemm(x, weight, begins[:3], bias))
-    expect_raises("usage", "begins: got 5 for expert 2, expected ascending", lambda: moe.grouped_gemm(
+    expect_raises("usage", "begins: got 5 at index 2, expected ascending", lambda: moe.grouped_gemm(
         x, weight, torch.tensor([0, 6, 5, 7], dtype=torch.int32)))
     expect_raises("usage", "sources: got 9, expected less than 3", lambda: moe.grouped_gemm(
         x, weight, begins, scales=scales[:3], sources=sources))

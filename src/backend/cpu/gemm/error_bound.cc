@@ -135,9 +135,10 @@ GemmError check_gemm(const TensorView& out, const ErrorModel& model, const GemmR
   require(out.rows == gate.rows() && out.cols == gate.cols(),
           "check gemm: block: got {} x {}, expected {} x {}", out.rows, out.cols, gate.rows(),
           gate.cols());
-  require((model.activation == Activation::swiglu) == (up != nullptr),
-          "check gemm: reference of up: got {}, expected one with activation swiglu, else none",
-          up == nullptr ? "none" : "one");
+  require(
+      (model.activation == Activation::swiglu) == (up != nullptr),
+      "check gemm: reference of up: got {}, expected one if the activation is swiglu, else none",
+      up == nullptr ? "none" : "one");
   const double u = unit_roundoff(out.dtype), tiny = underflow(out.dtype);
   GemmError result;
   Norms norms;

@@ -56,13 +56,13 @@ void require_senders(const Call& c, const RankCalls& calls) {
           c.plan.gemm.split_tiles == 0 && plan::can_push(tile.blocks, tile.width) &&
           senders % tile.cluster() == 0 && !c.plan.gemm.by_neighbours,
       "ag_gemm: senders: got {} with path {}, transport {}, split {}, tile {}, expected path "
-      "fused, transport store, split 0, a tile that can send (docs/plans.md), whole clusters, and "
-      "workers that are not numbered by neighbours",
+      "fused, transport store, split 0, a tile that can send (can_push in src/plan/gemm_tiles.h), "
+      "senders that fill whole clusters, and no \"by neighbours\"",
       senders, name_of(c.plan.path), name_of(c.plan.transport), c.plan.gemm.split_tiles, tile.name);
   const int ctas = c.plan.gemm.workers * tile.cluster() + senders;
   require(!calls.shares_device() && ctas <= calls.multiprocessors() * tile.per_sm,
-          "ag_gemm: senders: got {} CTAs with them, expected at most {} on {} multiprocessors, and "
-          "no max_workers",
+          "ag_gemm: senders: got {} CTAs, senders included, expected at most {} on {} "
+          "multiprocessors, and no max_workers",
           ctas, calls.multiprocessors() * tile.per_sm, calls.multiprocessors());
 }
 

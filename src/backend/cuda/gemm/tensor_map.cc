@@ -25,8 +25,9 @@ Encode encoder() {
           "cuTensorMapEncodeTiled");
     return reinterpret_cast<Encode>(function);
   }();
-  require(encode != nullptr,
-          "cuda: the driver has no cuTensorMapEncodeTiled: CUDA 12 or later is needed");
+  require(
+      encode != nullptr,
+      "cuda: the driver has no cuTensorMapEncodeTiled: a driver for CUDA 13 or later is needed");
   return encode;
 }
 

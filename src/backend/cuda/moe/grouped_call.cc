@@ -37,7 +37,7 @@ void check_call(const GroupedGemm& g) {
           g.rows, g.n, g.k);
   require(g.activation != Activation::swiglu && (!gated || g.activation == Activation::none),
           "grouped_gemm: activation: got {}, expected {}", name_of(g.activation),
-          gated ? "none, as the gating has one" : "any but swiglu, which is a gating");
+          gated ? "none: the gating has its own activation" : "any but swiglu, which is a gating");
   if (g.rows == 0) return;
   require_address(g.x, "x");
   require_address(g.weight, "weight");

@@ -26,9 +26,11 @@ void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& ca
                  const plan::GemmPlan& gemm, const ReduceKernel& given) {
   const Problem& p = call.problem;
   const GemmKernel& kernel = given.of;
-  require(gemm.split_tiles == 0 || (row_of(p.op).shares && gemm.rounds == 2 && gemm.tile.pingpong),
-          "{}: plan {}: only gemm_ar in two rounds can have tiles with shared k-steps",
-          name_of(p.op), plan::describe(gemm));
+  require(
+      gemm.split_tiles == 0 || (row_of(p.op).shares && gemm.rounds == 2 && gemm.tile.pingpong),
+      "{}: plan {}: only gemm_ar can have split, with 2 rounds and a tile whose groups take turns "
+      "(docs/plans.md)",
+      name_of(p.op), plan::describe(gemm));
   GemmTensors tensors = call.product_into(call.out());
   tensors.bias = call.bias();
   tensors.activation = p.activation;
