@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Baselines for calls on GPUs: cuBLASLt's fastest GEMM and NCCL's collective, one after the other,
-// for each kind of NCCL buffer; and a GEMM that runs beside copies without waiting for them.
+// Baselines for calls on GPUs: cuBLASLt's fastest GEMM, NCCL's collective on each kind of NCCL
+// buffer, and the two in sequence. A further baseline runs a GEMM at the same time as copies.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,7 +16,7 @@ namespace tilelace::cli {
 /// One baseline, ready to be timed.
 struct Peer {
   std::string name;
-  std::optional<Way> way;  ///< the entry of Row::us that this baseline times, if any
+  std::optional<Way> way;  ///< the entry of Row::us for this baseline's time, if any
   GpuCall call;
   /// Clears the baseline's old results, makes one call and copies its results into the row's
   /// tensors, where they are checked. Empty: the results are not checked.

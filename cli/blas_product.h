@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GEMM by cuBLASLt and its collective by NCCL, on copies of the operands of a row of the table.
+// A GEMM by cuBLASLt and its collective by NCCL, on copies of the operands of a benchmark row.
 #pragma once
 #include <array>
 #include <memory>
@@ -17,12 +17,12 @@ namespace tilelace::cli {
 constexpr std::array kBuffers{cuda::NcclBuffer::plain, cuda::NcclBuffer::registered,
                               cuda::NcclBuffer::window};
 
-/// The state that is made once and that the baselines of all rows of the table use.
+/// State that is made once and then used by the baselines of all benchmark rows.
 struct BaselineContext {
   Communicator& member;
   const Workload& work;
   GpuTimes& times;
-  std::unique_ptr<cuda::NcclGroup> nccl;  ///< null if no kind of NCCL's buffers is asked for
+  std::unique_ptr<cuda::NcclGroup> nccl;  ///< null if no kind of NCCL buffer is to be timed
   std::vector<cuda::NcclBuffer> kinds;
   cudaStream_t stream = nullptr;
 };
@@ -41,7 +41,7 @@ class BlasProduct {
   void collect(cuda::NcclBuffer kind, int i);
   /// Runs GEMM and collective one after the other.
   void unfused(cuda::NcclBuffer kind, int i);
-  /// Overwrites the old results of call 0, so that they cannot be mistaken for new ones.
+  /// Overwrites the results of call 0, so that old results cannot be mistaken for new results.
   void clear(cuda::NcclBuffer kind);
   void deliver(cuda::NcclBuffer kind, const std::vector<GuardedMatrix>& outputs);
 
@@ -75,7 +75,7 @@ class BlasProduct {
     return static_cast<std::byte*>(weight_->data()) + weight_turns_.at(i);
   }
   void multiply(cuda::NcclBuffer kind, int i, int algorithm);
-  /// Copies the operand's rows, each shard to its place.
+  /// Copies the rows of each shard to the place of that shard in the padded matrix `to`.
   void lay_rows(std::byte* to, const TensorView& from);
 
   BaselineContext& context_;

@@ -82,8 +82,8 @@ class Library {
   void* handle_ = nullptr;
 };
 
-/// These report on the version and the build, on the system, and on environment variables that
-/// change what this program does.
+/// report_build reports on the version and the build, report_host on the system, and
+/// report_environment on environment variables that change what this program does.
 void report_build(Report& report);
 void report_host(Report& report);
 void report_environment(Report& report);
@@ -93,7 +93,7 @@ void report_links(Report& report);
 /// builds without CUDA.
 void report_devices(Report& report);
 
-/// The numbers of a machine file, their sources, and the --tp option to pass to `simulate`.
+/// The numbers of a machine file, and their sources. `ranks`: the --tp option for `simulate`.
 struct MeasuredMachine {
   sim::MachineModel machine;
   Sources sources;
@@ -113,7 +113,7 @@ struct MeasureRequest {
   std::string compare;  ///< the machine to compare with; empty: none
 };
 
-/// Measures and writes a machine file. Errors: usage (also a file that cannot be written), system.
+/// Measures this machine and writes a machine file. Errors: usage (also if writing fails), system.
 void measure_machine(const MeasureRequest&);
 
 }  // namespace tilelace::cli

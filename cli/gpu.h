@@ -12,9 +12,9 @@ namespace tilelace::cli {
 struct GpuFacts {
   int count = 0;
   std::string name;    ///< of device 0
-  std::string driver;  ///< version of the kernel module; if unknown, the CUDA version it supports
+  std::string driver;  ///< kernel module's version or, if unknown, the driver's CUDA version
   int multiprocessors = 0;
-  int architecture = 0;  ///< index of its row in core/architecture.h; 0 also if it has no row
+  int architecture = 0;  ///< index of the GPU's row in core/architecture.h; 0 also if no row fits
   std::int64_t memory_bytes = 0;
   double memory_bytes_per_s = 0;  ///< computed from clock and bus width; 0: not known
   bool cublas = false;            ///< libcublasLt can be loaded

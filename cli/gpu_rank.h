@@ -15,13 +15,13 @@ struct GpuRank {
   /// Collective.
   GpuRank(const Workload& work, Communicator& member, const Send& send);
 
-  /// Collective. Times those plans of candidates_of that this build has kernels for and returns the
-  /// fastest; none if candidates_of is empty. call(i, plan) makes the i-th call of a graph, with
-  /// `plan`. The candidates' times are appended to `took`.
+  /// Collective. Times the plans of candidates_of that this build has kernels for and returns the
+  /// fastest plan, or nothing if candidates_of returns no plan. call(i, plan) makes call i of a
+  /// graph, with `plan`. The candidates' times are appended to `took`.
   std::optional<Plan> fastest(const Job& job, std::int64_t m,
                               const std::function<void(int, const Plan&)>& call,
                               std::vector<CallTime>& took);
-  /// Collective. If the work tunes plans without `force`: checks that no other process uses a
+  /// Collective. If the work tunes plans without `force`, this checks that no other process uses a
   /// rank's GPU and that neither heat nor a fault slows a GPU down. Error, on every rank: system.
   void require_quiet();
   /// Collective. Takes as many samples of each call as the workload asks for.

@@ -37,7 +37,7 @@ class GpuTimes {
   [[nodiscard]] void* stream() const { return timer_->stream(); }
   /// Finds the fastest call with plan::fastest_of.
   plan::Halving fastest(const std::vector<GpuCall>& calls, std::span<const double> predicted_us);
-  /// Takes `count` rounds of one sample per call, in random order, each after >= `warmup` replays.
+  /// Takes `count` samples of each call, in random order; >= `warmup` replays precede each sample.
   std::vector<std::vector<double>> samples(const std::vector<GpuCall>& calls, int count,
                                            int warmup);
   /// The time that the host spends on an eager call when calls follow one another and the launch

@@ -13,10 +13,10 @@ struct LaunchOptions {
   std::vector<std::string> command;
 };
 
-/// Runs until every rank has ended; if one fails, ends the others. When launch returns or throws,
-/// all processes of the ranks have ended, and the folder in which ranks met is removed. Returns
-/// the exit code of the first rank that failed (128 + n for signal n), else 0. Errors: usage (the
-/// program cannot be started), system, Interrupted.
+/// Runs until every rank has ended. If one rank fails, launch ends the other ranks. When launch
+/// returns or throws, all processes of the ranks have ended, and the folder in which ranks met is
+/// removed. Returns the exit code of the first rank that failed (128 + n for signal n), else 0.
+/// Errors: usage (the program cannot be started), system, Interrupted.
 int launch(const LaunchOptions& options);
 
 }  // namespace tilelace::cli

@@ -12,11 +12,11 @@ namespace tilelace::cli {
 /// Prints the ranks' output in whole lines, each prefixed with its rank: "[2] text".
 class TaggedOutput {
  public:
-  /// Makes a pipe, returns its write end. Lines written to it go to descriptor `to` (1 or 2).
+  /// Makes a pipe and returns its write end. The output is printed to descriptor `to` (1 or 2).
   comm::UniqueFd add(int rank, int to);
-  /// Waits at most `wait_ms` for output and prints it. Throws Interrupted if the reader is gone.
+  /// Prints output that comes within `wait_ms`. Throws Interrupted if the reader of `to` is gone.
   void print(int wait_ms);
-  /// Prints what the pipes still hold, unfinished lines too, and closes the pipes.
+  /// Prints what the pipes still hold, including unfinished lines, and closes the pipes.
   void finish();
 
  private:

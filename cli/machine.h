@@ -15,8 +15,8 @@ int cpu_cores();
 std::vector<std::string> cpu_flags();
 /// The machine in words: "AMD EPYC, 2 cores".
 std::string device_name();
-/// Bytes that a new program can allocate: what the kernel reports as available, but not more than
-/// the control group's limit leaves. Absent if neither can be read.
+/// Bytes that a new program can allocate: the smaller of what the kernel reports as available and
+/// what the control group's limit leaves. Absent if neither of the two can be read.
 std::optional<std::int64_t> available_memory();
 std::optional<std::int64_t> total_memory();
 /// A number of bytes as text: "1.5 GiB".

@@ -12,7 +12,7 @@ namespace tilelace::cli {
 
 struct ModelRequest {
   std::string model;    ///< a known name, a config.json, or a folder with one
-  std::string weights;  ///< a .safetensors file; empty: the one in the folder, or random
+  std::string weights;  ///< a .safetensors file; empty: the model folder's file, or random values
   std::string layer;    ///< a number or "all"; empty: all if weights are from a file, else 0
   std::string ops;      ///< value of --op
 };

@@ -12,9 +12,9 @@ namespace tilelace::cli {
 bool are_model_sizes(const std::string& model);
 
 /// The config for
-/// "hidden=N,intermediate=N,heads=N[,kv_heads=N,head_dim=N,layers=N,activation=NAME]": bf16, no
-/// biases, with the text as its name. Errors: usage (an unknown key; a size that is missing, given
-/// twice or not a divisor).
+/// "hidden=N,intermediate=N,heads=N[,kv_heads=N,head_dim=N,layers=N,activation=NAME]". It has
+/// dtype bf16, no biases, and the text as its name. Errors: usage (an unknown key; a size that is
+/// missing, given twice or not a divisor).
 model::ModelConfig config_of_sizes(std::string_view text);
 
 /// Help on models, broken into lines: "Models: gpt3-175b, ..., or sizes: ...".

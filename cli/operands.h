@@ -34,7 +34,7 @@ struct RankWeights {
   std::vector<model::Matrix> weights, biases;
   std::vector<TensorView> weight_views, bias_views;
   std::vector<DeviceBuffer> copies;            ///< on the GPU: first weights, then biases
-  std::vector<std::vector<TensorView>> turns;  ///< on the GPU: weight_views of a graph's i-th call
+  std::vector<std::vector<TensorView>> turns;  ///< on the GPU: turns[i] is for call i of a graph
 };
 /// Where a rank on a GPU keeps its tensors. A null GpuPlace pointer means host memory.
 struct GpuPlace {
@@ -55,9 +55,9 @@ std::vector<Preparation> preparations(const Workload& work, const Job& job,
 
 /// An element of integer weight `index`: -1, 0 or 1. row, col: its place in the unsharded matrix.
 int integer_weight(std::size_t index, std::int64_t row, std::int64_t col);
-constexpr std::int64_t kMostTerms = 32;  ///< the most non-zero elements in one part of a row
+constexpr std::int64_t kMostTerms = 32;  ///< limit for non-zero elements in one part of a row
 /// A non-zero element of a row of the unsharded integer operand. A row has integer_parts() equal
-/// parts. integer_row lists one part's elements, so few that sums over parts are exact in `dtype`.
+/// parts. integer_row lists one part's elements, which are few enough for exact sums in `dtype`.
 struct Term {
   std::int64_t col = 0;
   int sign = 1;
@@ -67,15 +67,15 @@ std::vector<Term> integer_row(const model::LayerGemm& gemm, DType dtype, std::in
 /// How many parts the operand's columns are split into: one per rank if k is sharded, else one.
 int integer_parts(const model::LayerGemm& gemm);
 
-/// A matrix with guards, a spare row and the padding of all rows, in which stray writes show.
+/// A matrix with guards, which show stray writes. Guards are a spare row and the padding of rows.
 class GuardedMatrix {
  public:
-  /// `reachable`: peers may write it; on GPUs the constructor is then collective.
+  /// `reachable`: peers may write the matrix; on GPUs the constructor is then collective.
   GuardedMatrix(DType dtype, std::int64_t rows, std::int64_t cols, const GpuPlace* place = nullptr,
                 bool reachable = false);
   [[nodiscard]] const TensorView& view() const { return view_; }
-  /// The tensor for the i-th call: on a GPU, that call's copy (Turns). All other members use the
-  /// first copy.
+  /// The tensor for the i-th call. On a GPU this is the call's own copy (Turns); all other members
+  /// use the first copy.
   [[nodiscard]] TensorView call_view(int i = 0) const;
   /// Fills the matrix and its guards with NaNs.
   void poison();
@@ -101,15 +101,15 @@ class CallTensors {
   CallTensors(const Workload& work, const Job& job, int rank, std::int64_t m,
               const GpuPlace* place = nullptr);
 
-  /// On GPUs: copies the input to the GPU. fill_random and fill_integers call it.
+  /// On GPUs: copies the input to the GPU. fill_random and fill_integers call this function.
   void send_input();
-  /// Fills the input with dense random values, or with integers.
+  /// fill_random fills the input with dense random values, fill_integers with small integers.
   void fill_random();
   void fill_integers();
   void poison();
   [[nodiscard]] bool intact() const;
 
-  /// On GPUs: makes the next calls use the tensors of turn i.
+  /// On GPUs: makes the next calls use the tensors' copies for call i of a graph.
   void turn(int i);
   /// Calls the op. `plain`: without bias and activation. `gathered`: ag_gemm returns the gathered
   /// input, too.
@@ -147,7 +147,7 @@ class CallTensors {
 
   const model::LayerGemm& gemm_;
   std::int64_t m_;
-  model::Slice rows_, cols_, out_rows_;  ///< own part of unsharded operand; out_rows_: of result
+  model::Slice rows_, cols_, out_rows_;  ///< own part: rows_, cols_ of operand; out_rows_ of result
   std::uint64_t key_;
   const GpuPlace* place_;
   model::Matrix input_;

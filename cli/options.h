@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of all commands: the layout of their help, bounds of values, misspelt names, --wide.
+// What commands share on options: layout of help, bounds of values, misspelt names, --wide.
 #pragma once
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

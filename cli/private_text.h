@@ -17,9 +17,9 @@ PrivateNames private_names();
 
 /// The text with ~ in place of the user's home folder and of any folder in /home.
 std::string without_homes(std::string_view text, const PrivateNames& names);
-/// The value of an environment variable, for strangers: HOST replaces the machine's name, USER the
-/// user's, ADDRESS an IP address, and ~ a home folder. "(not shown)" if the variable's name says
-/// that the value is a secret.
+/// The value of an environment variable, for strangers. HOST stands for the machine's name, USER
+/// for the user's name, ADDRESS for an IP address, and ~ for a home folder. The result is
+/// "(not shown)" if the variable's name says that the value is a secret.
 std::string shown_value(std::string_view variable, std::string_view value,
                         const PrivateNames& names);
 

@@ -26,7 +26,7 @@ struct Listener {
 };
 
 /// Returns when every rank is done. If ranks are processes, call this before any thread exists; no
-/// child outlives the call, not even a stopped one. Errors: of the ranks' errors, the likely cause;
+/// child process outlives the call. Errors: the error that most likely caused other ranks' errors;
 /// system, if a child dies; timeout, if child processes stall. If threads stall, the process exits.
 void run_ranks(const RanksOptions&, const RankWork&, const Listener&);
 

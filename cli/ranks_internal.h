@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by both ways of running ranks, as threads and as processes.
+// Functions that are shared by the two ways of running ranks: as threads and as processes.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,10 +11,10 @@ namespace tilelace::cli {
 
 enum class MessageKind : char { data = 'm', failed = 'f', done = 'd' };
 
-/// Ranks count as stalled if none of them sends a message for this many seconds. The group's
-/// timeout limits waits for peers; this limit is longer and also includes computing.
+/// Ranks count as stalled if none of them sends a message for this many seconds. This limit is
+/// longer than the group's timeout, since ranks also compute.
 inline double stall_seconds(const RanksOptions& options) { return options.group.timeout_s + 120; }
-/// Seconds that the other ranks, if processes, have to notice a failure before they are ended.
+/// After a rank fails, the processes of the other ranks have this many seconds to end themselves.
 constexpr double kGraceSeconds = 1.5;
 
 /// Runs the work. Returns its error, if it throws one.

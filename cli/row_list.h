@@ -9,10 +9,10 @@
 
 namespace tilelace::cli {
 
-/// Fills the workload from the text of such a file: a job per line, the values of m of all lines,
-/// and in `skip` true for a (job, m) that no line has. Errors: usage, naming `file` and the line.
+/// Turns each line of such a file into a job. The workload's sizes are all values of m in the file;
+/// `skip` leaves out the sizes that a job's line lacks. Errors: usage, naming `file` and the line.
 void read_rows(std::string_view file, std::string_view text, int ranks, Workload& work);
-/// The same, but reads the text from `file`.
+/// As read_rows, but reads the text from `file`.
 void load_rows(const std::filesystem::path& file, int ranks, Workload& work);
 
 }  // namespace tilelace::cli

@@ -27,8 +27,8 @@ struct SessionOptions {
   int iterations = 0;
   int warmup = 2;
   bool processes = false, checked = false, quiet = false, no_check = false, multicast = false;
-  /// If not empty, called with each row as it arrives. The text that it returns is printed instead
-  /// of the table's row.
+  /// If on_row is not empty, it is called with each row as the row arrives. The text that on_row
+  /// returns is printed instead of the table's row.
   std::function<std::string(const Row&)> on_row;
 };
 
@@ -50,8 +50,8 @@ void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
 /// Throws a usage error if an option is for CPU ranks only, or if there are more ranks than GPUs.
 void check_gpu_options(const SessionOptions& options, const GpuFacts& gpus);
 CommunicatorOptions group_options(const SessionOptions& options);
-/// Puts the options into the workload. Its jobs must be set before, since several --plan copy each
-/// job. Errors: usage (wrong options; fewer GPUs than ranks), system (no driver).
+/// Puts the options into the workload. The jobs must be set before, since several --plan options
+/// make copies of jobs. Errors: usage (wrong options; fewer GPUs than ranks), system (no driver).
 void apply(const SessionOptions& options, Workload& work);
 
 /// Runs the workload and returns the exit code.

@@ -6,7 +6,7 @@
 
 namespace tilelace::cli {
 
-/// Thrown when a signal asks this process to end. Functions that started ranks end them first.
+/// Thrown when a signal asks this process to end. Functions that started ranks end the ranks first.
 struct Interrupted {
   int signal = 0;
 };

@@ -32,7 +32,7 @@ Link parse_link(std::string_view text);
 
 /// Whether the text of --plan is a plan as printed, rather than KEY=VALUE options.
 bool is_printed_plan(std::string_view text);
-/// The text with its line breaks removed: a printed plan may have been broken into lines.
+/// The text with its line breaks removed, since a printed plan may have been broken into lines.
 std::string one_line(std::string_view text);
 const char* plan_help();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables that fit the width of the output: the least important columns are left out first.
+// Tables that fit the width of the output. They leave out the least important columns first.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,9 +10,9 @@ namespace tilelace::cli {
 
 struct Column {
   std::string title;
-  int width = 0;      ///< in characters; Table widens it to the title's
+  int width = 0;      ///< in characters; Table raises it to the title's width
   bool left = false;  ///< true: text, aligned left; false: a number, aligned right
-  int spare = 0;      ///< 0: always shown; else columns with the highest number are left out first
+  int spare = 0;      ///< 0: always shown; columns with the highest numbers are left out first
   std::string legend = {};  ///< a sentence; may be empty
 };
 

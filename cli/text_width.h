@@ -9,9 +9,9 @@ namespace tilelace::cli {
 /// The width of tables and texts if neither COLUMNS nor a terminal gives one.
 constexpr int kColumns = 100;
 
-/// Applies --wide to this process: every column of a table, no broken lines.
+/// Applies --wide to this process: tables show every column, and lines are not broken.
 void set_wide();
-/// COLUMNS from the environment, else the terminal's width if standard output is one, else
+/// COLUMNS from the environment, else the terminal's width if standard output is a terminal, else
 /// kColumns. 0 after --wide.
 int text_columns();
 

@@ -7,8 +7,8 @@
 
 namespace tilelace::cli {
 
-/// Ends the process with an error if this object lives longer than the limit: a call into a driver
-/// may never return, and no other thread can cancel such a call.
+/// Ends the process with an error if this object lives longer than the limit. It is for calls into
+/// a driver, which may never return and which no other thread can cancel.
 class TimeLimit {
  public:
   TimeLimit(std::string what, double seconds, int exit_code);

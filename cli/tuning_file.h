@@ -15,7 +15,7 @@ namespace tilelace::cli {
 
 using plan::TunedTimes;
 
-/// Options of `tune` on the table and on what is timed for it.
+/// Options of `tune` that concern the table's files and the timing.
 struct TuneRequest {
   std::string out = "tilelace-tuning.json";
   std::vector<std::string> merge;
@@ -39,7 +39,7 @@ class TuningFile {
   void put(const Problem&, const Plan&, TunedTimes);
   /// The same for a product of experts; `tiles`: the name of the fastest tile shape.
   void put(const plan::GroupedProduct&, const std::string& tiles, TunedTimes);
-  /// Adds the rows of another file for problems that this one lacks, and returns their number.
+  /// Adds the rows of `other` whose problems this table lacks. Returns the number of added rows.
   /// Errors: usage (not a table, or one for other GPUs or kernels).
   std::size_t merge(const std::filesystem::path& other);
   /// Writes the whole file; it is never half written. Errors: usage.
@@ -54,14 +54,14 @@ class TuningFile {
 /// merged. Errors: those of TuningFile.
 TuningFile open_table(const TuneRequest&, const GpuFacts& gpus);
 
-/// Merges the request's files `merge`, all for one model of GPU, into its file `out`. Needs no GPU.
-/// Errors: those of TuningFile.
+/// Merges the request's files `merge`, which must be for one model of GPU, into the file `out`.
+/// Needs no GPU. Errors: those of TuningFile.
 void merge_tables(const TuneRequest&);
 
 /// Counts what was tuned, for the last lines of the output.
 class TuneTally {
  public:
-  /// us: time of the fastest; `standard_us`: of the choice made without a table, 0: not timed.
+  /// us: the fastest plan's time; standard_us: time of the choice without a table, 0: not timed.
   void add(double us, double standard_us);
   void print(std::ptrdiff_t wanted, const TuningFile&, const std::string& out) const;
 

@@ -20,8 +20,8 @@ void add_collective_options(CLI::App& command, CollectiveRequest& request);
 /// Errors: usage (an unknown name; collectives mixed with others).
 bool are_collectives(std::string_view ops);
 
-/// Runs the benchmark and returns the exit code. Errors: usage (also options that collectives do
-/// not have).
+/// Runs the benchmark and returns the exit code. Errors: usage (also if options are given that
+/// collectives do not have).
 int bench_collectives(const CLI::App& command, const std::string& ops, const std::string& baselines,
                       const CollectiveRequest& request, const SessionOptions& session);
 

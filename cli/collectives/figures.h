@@ -29,13 +29,13 @@ struct CollectiveTimes {
   [[nodiscard]] double spread() const;                  ///< p90 / p10
 };
 
-/// To and from the text of the message that rank 0 sends to the process that prints.
+/// These convert times to and from the text that rank 0 sends to the process that prints.
 std::string to_text(const CollectiveTimes&);
 CollectiveTimes collective_times_of(const std::string& text);
 
-/// GB/s. algorithm_rate is bytes / time. bus_rate is what links carry, so that ops and numbers n of
-/// ranks can be compared (nccl-tests, doc/PERFORMANCE.md): algorithm_rate times 2 (n - 1) / n for
-/// all_reduce, and times (n - 1) / n for the other collectives.
+/// Rates in GB/s, defined as in nccl-tests (doc/PERFORMANCE.md). algorithm_rate is bytes / time.
+/// With n ranks, bus_rate is algorithm_rate * 2 (n - 1) / n for all_reduce, and
+/// algorithm_rate * (n - 1) / n for the other collectives.
 double algorithm_rate(std::int64_t bytes, double us);
 double bus_rate(Collective, int ranks, std::int64_t bytes, double us);
 
@@ -46,12 +46,12 @@ std::string short_plan(std::string words);
 Table collective_table(const std::vector<std::string>& baselines, int characters);
 std::vector<std::string> collective_cells(const CollectiveTimes&,
                                           const std::vector<std::string>& baselines);
-/// A line with, for each baseline, the geometric mean of its time / ours; empty without baselines.
+/// A line with the geometric mean of (time of baseline / our time) for each baseline, if any.
 std::string collective_means(const std::vector<CollectiveTimes>& rows,
                              const std::vector<std::string>& baselines);
 
-/// A record of schema "tilelace.collectives/1". `nccl`: the library's version, empty if no baseline
-/// was asked for.
+/// A record of schema "tilelace.collectives/1". `nccl`: version of the NCCL library; empty if no
+/// baseline was asked for.
 std::string collective_record(const CollectiveWork&, const CollectiveTimes&,
                               const std::string& nccl);
 

@@ -7,8 +7,8 @@
 
 namespace tilelace::cli {
 
-/// GPU ranks: how many calls a graph has, as many as nccl-tests times by default. CPU ranks: the
-/// most calls that one sample times.
+/// GPU ranks: the number of calls in a graph, equal to the default number of calls in nccl-tests.
+/// CPU ranks: the upper limit for the number of calls in one sample.
 constexpr int kCallsOfGraph = 20;
 
 /// Runs the work as this rank of its group; rank 0 sends CollectiveTimes (as text) for each row.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL's collectives, as baselines for ours, on each kind of NCCL buffer.
+// NCCL's collectives, as baselines for our collectives, on each kind of NCCL buffer.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,15 +23,15 @@ struct CollectivePeer {
 /// One rank's part of all of NCCL's collectives.
 class CollectivePeers {
  public:
-  /// Collective. `bytes`: the size of each buffer, the largest size of the work. Errors: usage (a
-  /// build without CUDA or NCCL's header), system (no libnccl).
+  /// Collective. `bytes`: size of each buffer, which must be the largest size in `work`. Errors:
+  /// usage (a build without CUDA or NCCL's header), system (no libnccl).
   CollectivePeers(Communicator& member, const CollectiveWork& work, std::size_t bytes,
                   GpuTimes& times);
   CollectivePeers(const CollectivePeers&) = delete;
   CollectivePeers& operator=(const CollectivePeers&) = delete;
   ~CollectivePeers();
 
-  /// The call on each kind of buffer that every rank could allocate; valid while *this lives.
+  /// One entry for each kind of buffer that every rank could allocate; valid while *this lives.
   [[nodiscard]] std::vector<CollectivePeer> peers(const CollectiveShape& shape) const;
 
  private:

@@ -10,18 +10,18 @@
 
 namespace tilelace::cli {
 
-/// Values between -1 and 1, different on each rank. They repeat after a prime number of elements:
-/// tables are small, but a chunk at a wrong place has wrong values.
+/// Values between -1 and 1, different on each rank. They repeat after a prime number of elements.
+/// So tables are small, and yet a chunk at a wrong place has wrong values.
 class CollectiveValues {
  public:
   CollectiveValues(DType, int ranks);
 
   [[nodiscard]] std::vector<std::byte> input(const CollectiveShape&, int rank) const;
-  /// Compares `got` bit for bit with the expected result: sums run in fp32, in rank order, and are
-  /// rounded once. Returns a text on the first wrong element, or an empty text.
+  /// Compares `got` bit for bit with the expected result. Its sums run in fp32, in rank order, and
+  /// are rounded once. Returns a text about the first wrong element, or an empty text.
   [[nodiscard]] std::string wrong(const CollectiveShape&, int rank,
                                   const std::vector<std::byte>& got) const;
-  /// Like wrong(), but allows sums the error of any order of terms with a rounding after each term.
+  /// Like wrong(), but sums may add their terms in any order and be rounded after each addition.
   [[nodiscard]] std::string far_off(const CollectiveShape&, int rank,
                                     const std::vector<std::byte>& got) const;
 

@@ -23,7 +23,7 @@ struct CollectiveWork {
   bool in_place = false;
   bool symmetric = false;  ///< in and out lie in a SymmetricBuffer
   bool check = true;
-  int iterations = 0;  ///< samples; 0: CPU ranks take 5 to 40, as many as fit 0.1 s; GPUs 10
+  int iterations = 0;  ///< samples; 0: 10 on GPUs, 5 to 40 on CPUs (as many as fit 0.1 s)
   int warmup = 2;
   std::vector<std::string> baselines;  ///< GPUs: names of the baselines to time
   GpuFacts gpus;                       ///< cuda only
@@ -34,13 +34,13 @@ struct CollectiveShape {
   Collective op{};
   std::int64_t count = 0;  ///< the only entry of CollectiveArgs::counts
   std::int64_t in = 0, out = 0;
-  std::int64_t in_at = 0, out_at = 0;  ///< in place: offsets, in elements, in the larger tensor
+  std::int64_t in_at = 0, out_at = 0;  ///< in-place calls: offset in the larger tensor, in elements
   std::int64_t bytes = 0;              ///< the size that the user gave, rounded down by shape_of
 };
 
-/// `bytes` is a size as in nccl-tests: of all_reduce's buffer, of the larger buffer of all_gather
-/// and reduce_scatter, of a rank's input of all_to_all. If the buffer has a part per rank, parts of
-/// 16 bytes or more are rounded down to multiples of 16. Errors: usage (a part below one element).
+/// As in nccl-tests, `bytes` is the size of all_reduce's buffer, of the larger buffer in all_gather
+/// or reduce_scatter, or of a rank's input to all_to_all. If the buffer has a part per rank, parts
+/// of 16 bytes or more are rounded down to multiples of 16. Errors: usage (a part has no element).
 CollectiveShape shape_of(Collective, std::int64_t bytes, DType, int ranks, int rank);
 
 /// The work's options for this op. If the work has all_reduce, `shots` is dropped for other ops, so

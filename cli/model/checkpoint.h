@@ -17,8 +17,8 @@ std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path
 
 class Checkpoint {
  public:
-  /// A .safetensors file, an index (.json), or a folder that holds either. The constructor checks
-  /// every file, so that later look-ups fail only if they ask for something that does not exist.
+  /// `path`: a .safetensors file, an index (.json), or a folder that holds either. The constructor
+  /// checks every file, so that later look-ups fail only for names that do not exist.
   explicit Checkpoint(const std::filesystem::path& path);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -17,7 +17,7 @@ struct ExpertsConfig {
   int inner = 0;  ///< width between the two products of one expert
   int experts = 0;
   int top_k = 0;
-  int shared = 0;  ///< the same for all shared experts together; 0: no shared experts
+  int shared = 0;  ///< sum of that width over all shared experts; 0: no shared experts
   ExpertActivation activation{};
   bool biased = false;
   DType dtype = kAccumulator;

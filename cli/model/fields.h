@@ -40,7 +40,7 @@ class Fields {
   Fields(const nlohmann::json& object, std::string file)
       : object_(object), file_(std::move(file)) {}
 
-  /// Null if the field is absent or null: Hugging Face writes null for some unset fields.
+  /// Null if the field is absent or null. Hugging Face writes null for some unset fields.
   [[nodiscard]] const nlohmann::json* find(const char* field) const {
     const auto it = object_.find(field);
     return it == object_.end() || it->is_null() ? nullptr : &*it;

@@ -14,12 +14,12 @@ namespace tilelace::model {
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text);
 
-/// A JSON value (null pointer: absent) as shown in an error text: short, ASCII, on one line.
+/// A JSON value as error texts show it: short, ASCII, on one line. Null pointer: an absent value.
 std::string shown(const nlohmann::json* value);
-/// The same, but shows the elements of a list; shown() writes "a list" instead.
+/// Like shown(), but shows the elements of a list. shown() only writes "a list".
 std::string shown_whole(const nlohmann::json* value);
 
-/// The text with invalid UTF-8 replaced: file names may contain any bytes.
+/// The text with invalid UTF-8 replaced, since file names may contain any bytes.
 std::string utf8(const std::string& text);
 
 /// A name from a file as shown in an error text: short, without control characters.

@@ -12,8 +12,8 @@ namespace tilelace::model {
 /// The key of a random stream: different for each seed and name.
 std::uint64_t random_key(std::uint64_t seed, std::string_view name);
 
-/// view[i][j] = scale * (a random number that depends on key, row0 + i and col0 + j alone). It is
-/// nearly normal: the sum of four uniforms, mean 0, standard deviation 1, within -3.47..3.47.
+/// view[i][j] = scale * (a random number that depends on key, row0 + i and col0 + j alone). Random
+/// numbers are sums of four uniforms, with mean 0, standard deviation 1 and range -3.47..3.47.
 void fill_random(const TensorView& view, std::uint64_t key, std::int64_t row0, std::int64_t col0,
                  float scale);
 

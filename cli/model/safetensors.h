@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads .safetensors files: mapped read-only, and checked in full before a byte is used.
+// Reads .safetensors files. They are mapped read-only and checked in full before a byte is used.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace tilelace::model {
 
 struct TensorInfo {
   std::string dtype;          ///< as the file spells it
-  std::optional<DType> type;  ///< the same type; absent if Tilelace cannot compute with it
+  std::optional<DType> type;  ///< `dtype` as a DType; absent if Tilelace cannot compute with it
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0;  ///< begin, end: offsets, in bytes, in the data after the header
   std::uint64_t end = 0;
@@ -26,8 +26,8 @@ struct TensorInfo {
 using TensorMap = std::map<std::string, TensorInfo, std::less<>>;
 
 /// The tensors that a header (JSON text) describes, over `data_bytes` bytes of data.
-/// Errors: usage, naming file and tensor, if the header breaks a rule of the format: each tensor is
-/// {dtype, shape, data_offsets}; no key twice; sizes agree; data without overlaps or holes.
+/// Errors: usage, naming file and tensor, if a tensor is not {dtype, shape, data_offsets}, if a key
+/// appears twice, if sizes disagree, or if the tensors' data overlap or leave holes.
 TensorMap parse_safetensors_header(const std::filesystem::path& file, std::string_view header,
                                    std::uint64_t data_bytes);
 
@@ -42,9 +42,9 @@ class Safetensors {
   [[nodiscard]] std::vector<std::string> names() const;
   /// Errors: usage, if there is no such tensor.
   [[nodiscard]] const TensorInfo& info(std::string_view name) const;
-  /// The tensor as a matrix; with 0 or 1 dimensions, as one row. Its type must be one that
-  /// Tilelace computes with. The memory is read-only and may be unaligned: copy it before use. The
-  /// view is valid as long as *this or a copy of *this lives.
+  /// The tensor as a matrix. A tensor with 0 or 1 dimensions becomes one row. Its type must be one
+  /// that Tilelace computes with. The memory is read-only and may be unaligned, so copy it before
+  /// use. The view is valid as long as *this or a copy of *this lives.
   [[nodiscard]] TensorView tensor(std::string_view name) const;
 
  private:

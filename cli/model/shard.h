@@ -13,8 +13,8 @@
 
 namespace tilelace::model {
 
-/// A matrix with its memory (copies share it): 64-byte aligned, rows a multiple of 16 bytes apart,
-/// zeros in the padding.
+/// A matrix and its memory, which copies share. The memory is aligned to 64 bytes, rows begin at
+/// multiples of 16 bytes, and the padding after each row is zero.
 struct Matrix {
   std::shared_ptr<void> storage;
   TensorView view;
@@ -52,9 +52,9 @@ struct LayerWeights {
   std::vector<Matrix> biases;   ///< [1, n_i]; empty when the GEMM has no bias
 };
 
-/// A rank's shard of a GEMM's weights and biases. If `dtype` is narrower than the file's, values
-/// are rounded, ties to even. gemm_rs, gemm_ar: every rank has the whole bias. Errors: usage,
-/// naming the tensor, if a tensor is missing or its shape is not the config's.
+/// A rank's shard of a GEMM's weights and biases. If `dtype` is narrower than the type in the file,
+/// values are rounded, ties to even. In gemm_rs and gemm_ar every rank has the whole bias. Errors:
+/// usage, naming the tensor, if a tensor is missing or its shape is not the config's.
 LayerWeights shard(const LayerSource& from, const LayerGemm& gemm, int rank, DType dtype);
 
 /// The whole matrices that the shards of all ranks make up.

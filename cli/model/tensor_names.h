@@ -13,7 +13,7 @@ namespace tilelace::model {
 struct Place {
   std::string prefix;     ///< first part of the tensor's name; some files leave it out
   std::string stem;       ///< second part of the name; ".weight" or ".bias" follows
-  std::int64_t rows = 0;  ///< rows, cols: of the stored matrix; if `transposed`, of its transpose
+  std::int64_t rows = 0;  ///< rows, cols: extents of the tensor (of its transpose if `transposed`)
   std::int64_t cols = 0;
   bool transposed = false;  ///< GPT-2's Conv1D stores [k, n]
   std::int64_t group = 0;

@@ -14,11 +14,11 @@ struct MoeTimes {
   RoutingKind routing{};
   std::int64_t m = 0;
   double imbalance = 1;
-  std::vector<double> first_us, us;  ///< samples (first half, whole layer) of the slowest rank
+  std::vector<double> first_us, us;  ///< samples of the slowest rank; first_us: first half only
   std::string complaint;             ///< what was wrong, if anything
 };
 
-/// To and from the text of the message that rank 0 sends to the process that prints.
+/// These convert times to and from the text that rank 0 sends to the process that prints.
 std::string to_text(const MoeTimes&);
 MoeTimes moe_times_of(const std::string& text);
 

@@ -12,7 +12,7 @@ struct MoePlanning {
   int ranks = 1;
 };
 
-/// Prints the plans and returns the exit code. Errors: usage (also options only for other ops).
+/// Prints the plans and returns the exit code. Errors: usage (also for options of other ops).
 int plan_moe(const CLI::App& command, const MoeSizes&, const MoeRequest&, const MoePlanning&);
 
 }  // namespace tilelace::cli

@@ -13,7 +13,7 @@ struct MoeSimulation {
   bool quiet = false;
 };
 
-/// Simulates, prints and returns the exit code. Errors: usage (also options only for other ops).
+/// Simulates, prints and returns the exit code. Errors: usage (also for options of other ops).
 int simulate_moe(const CLI::App& command, const MoeSizes&, const MoeRequest&, const MoeSimulation&);
 
 }  // namespace tilelace::cli

@@ -25,8 +25,8 @@ class RankTensor {
   std::int64_t rows_, cols_;
 };
 
-/// A tensor of random elements that repeat after a prime number of elements: the host's table of
-/// them is small, but a row at a wrong place has wrong elements.
+/// A tensor of random elements that repeat after a prime number of elements. So the host's table of
+/// elements is small, and yet a row at a wrong place has wrong elements.
 class RandomTensor : public RankTensor {
  public:
   RandomTensor(Communicator& member, DType dtype, std::int64_t rows, std::int64_t cols,
@@ -38,7 +38,7 @@ class RandomTensor : public RankTensor {
   std::vector<float> table_;
 };
 
-/// A tensor that calls write.
+/// A tensor into which calls write their results.
 class ResultTensor : public RankTensor {
  public:
   using RankTensor::RankTensor;

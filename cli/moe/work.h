@@ -11,15 +11,15 @@
 
 namespace tilelace::cli {
 
-/// How tokens choose experts. `uniform`: all experts equally likely; `zipf`: expert i has weight
-/// 1 / (i + 8); `hot`: expert 0 is every token's first choice. A token chooses no expert twice.
+/// How tokens choose experts. `uniform`: all experts are equally likely; `zipf`: expert i has
+/// weight 1 / (i + 8); `hot`: expert 0 is every token's first choice. No token has an expert twice.
 enum class RoutingKind : std::uint8_t { uniform, zipf, hot };
 std::string_view name_of(RoutingKind);
 /// Parses a list such as "uniform,zipf". Errors: usage (an unknown name).
 std::vector<RoutingKind> parse_routings(std::string_view text);
 
 struct MoeWork {
-  std::vector<std::string> ops;  ///< moe_rs: each rank has its own tokens; moe_ar: each has all
+  std::vector<std::string> ops;  ///< moe_rs: tokens split by rank; moe_ar: all tokens on every rank
   std::vector<RoutingKind> routings;
   std::vector<std::int64_t> sizes;  ///< numbers of tokens, over all ranks
   int ranks = 1;
@@ -29,7 +29,7 @@ struct MoeWork {
   MoeLayer layer;     ///< a rank's layer; its m is the largest size
   bool biased = false;
   bool check = true;
-  int iterations = 0;  ///< samples; 0: CPU ranks take as many as fit a time limit, GPUs 10
+  int iterations = 0;  ///< samples; 0: 10 on GPUs, as many as fit a time limit on CPUs
   int warmup = 2;
 };
 
@@ -45,7 +45,7 @@ bool is_replicated(std::string_view op);
 /// The layer as text: "4 ranks, olmoe-1b-7b, bf16, hidden 2048, ..."
 std::string layer_text(const MoeWork&);
 
-/// Ids and weights of m tokens, each [m, top_k], equal on every rank. A token's weights sum to 1.
+/// Expert ids and router weights, each [m, top_k]; equal on every rank. A token's weights sum to 1.
 struct Routed {
   std::vector<std::int32_t> ids;
   std::vector<float> weights;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A picture of a predicted call: a bar with the time of each method, and the fused call's timeline
-// of one rank's multiprocessors and of the wires.
+// A picture of a predicted call: one bar per method with its time, and a timeline of the fused call
+// on one rank's multiprocessors and on the wires.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machine files. Every number is written with its source: [number, "source"].
+// Files that describe machines for `simulate`. Each number has a source: [number, "source"].
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -14,7 +14,7 @@ namespace tilelace::cli {
 /// Sources by key, such as "compute.peak_tflops".
 using Sources = std::map<std::string, std::string>;
 
-/// Reads and checks a machine: a name of machine_names(), or a file. `option` begins error texts.
+/// Reads and checks a machine: a name of machine_names() or a file. Errors begin with `option`.
 /// Errors: usage, naming the file and the key, if the file cannot be read, lacks a number or its
 /// source, or has a number that is unknown or out of range.
 sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources = nullptr,
