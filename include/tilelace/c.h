@@ -6,8 +6,8 @@
  *
  * In a struct that has a struct_size, first set all bytes to 0, then struct_size to the struct's
  * sizeof, then the fields. A program that was compiled with an older header keeps working: the
- * library uses defaults for fields that the older structs lack. A program with a newer header works
- * unless it uses a new field; then the call is a usage error. tilelace_tensor never changes.
+ * library uses defaults for fields that older structs lack. A program with a newer header works,
+ * but a call that uses a new field is a usage error. tilelace_tensor never changes.
  *
  * Only the C++ API has: tune(); PlanOptions (here the planner chooses how calls run, and
  * tilelace_query_plan prints its plan); plans without a communicator (make_plan); the options
@@ -32,7 +32,7 @@ extern "C" {
 typedef enum tilelace_status {
   TILELACE_OK = 0,     /**< the call succeeded */
   TILELACE_USAGE = 1,  /**< a wrong argument, or ranks that disagree */
-  TILELACE_SYSTEM = 2, /**< the machine: memory, sockets, the GPU */
+  TILELACE_SYSTEM = 2, /**< the machine failed: memory, sockets, the GPU */
   TILELACE_PEER = 3,   /**< another rank died or gave up */
   TILELACE_TIMEOUT = 4 /**< a wait reached its limit */
 } tilelace_status;
@@ -54,7 +54,7 @@ typedef enum tilelace_op {
   TILELACE_GEMM_AR = 2  /**< GEMM, then all-reduce */
 } tilelace_op;
 
-/** Applied to the fp32 result after the bias is added and before the result is rounded. */
+/** The function applied to the fp32 result after the bias is added and before rounding. */
 typedef enum tilelace_activation {
   TILELACE_ACT_NONE = 0,      /**< the result as it is */
   TILELACE_ACT_GELU = 1,      /**< GELU by the error function */
@@ -68,7 +68,7 @@ typedef enum tilelace_activation {
 typedef struct tilelace_tensor {
   void* data;    /**< the first element; GPU ranks: device memory */
   int32_t dtype; /**< a tilelace_dtype */
-  /** Extents in elements; stride: elements from one row to the next, at least cols. */
+  /** rows, cols: extents in elements; stride: elements from one row to the next, at least cols. */
   int64_t rows, cols, stride;
 } tilelace_tensor;
 
@@ -77,7 +77,7 @@ typedef struct tilelace_tensor {
 typedef struct tilelace_options {
   size_t struct_size;      /**< sizeof(tilelace_options), bytes */
   int32_t workers;         /**< CPU ranks: compute threads per rank; 0: cores / ranks */
-  int32_t max_workers;     /**< upper limit of workers; GPU ranks: of SMs for calls; 0: none */
+  int32_t max_workers;     /**< limit of workers (GPU ranks: of SMs for calls); 0: no limit */
   double timeout_s;        /**< limit of every wait, seconds; 0: 10 */
   double link_bytes_per_s; /**< CPU ranks: emulated wire, bytes per second; 0: none */
   double link_latency_s;   /**< CPU ranks: emulated wire, seconds per transfer */
@@ -104,7 +104,7 @@ typedef struct tilelace_problem {
   int32_t residual;               /**< boolean; gemm_rs and gemm_ar */
   const tilelace_tensor* weights; /**< num_weights tensors [n_i, k] */
   size_t num_weights;             /**< ag_gemm: one or more; else one */
-  const int64_t* rows;            /**< rows of each rank; NULL: even split, remainder first */
+  const int64_t* rows;            /**< rows of each rank; NULL: even, remainder on first ranks */
   size_t num_rows;                /**< 0, or the number of ranks */
 } tilelace_problem;
 
@@ -143,7 +143,7 @@ typedef struct tilelace_operand {
   tilelace_tensor tensor; /**< shaped as docs/ops.md says */
 } tilelace_operand;
 
-/** A call of any op. Operands may be in any order; the i-th weight, bias, out belong together. */
+/** A call of any op. Operands may be in any order; the i-th weight, bias and out form a group. */
 typedef struct tilelace_call_args {
   size_t struct_size;               /**< sizeof(tilelace_call_args), bytes */
   const char* op;                   /**< "ag_gemm", "gemm_rs", "gemm_ar" */
@@ -169,7 +169,7 @@ typedef enum tilelace_item {
 
 /** How all_reduce and reduce_scatter combine elements. */
 typedef enum tilelace_reduction {
-  TILELACE_SUM = 0, /**< in fp32, or in the integer's type; in rank order */
+  TILELACE_SUM = 0, /**< sum in rank order, in fp32 or in the integer's type */
   TILELACE_AVG = 1, /**< the sum, divided by the number of ranks; floats only */
   TILELACE_MAX = 2  /**< the largest */
 } tilelace_reduction;
@@ -211,7 +211,7 @@ typedef struct tilelace_all_reduce_norm_args {
   void* out;            /**< [m, n], the next residual; NULL: not wanted */
   void* normed;         /**< [m, n]; NULL: only quantised is wanted */
   void* quantised;      /**< [m, n] e4m3 bytes */
-  float* scales;        /**< token [m], block [m, n / 128], given [1] */
+  float* scales;        /**< written: [m] for token, [m, n / 128] for block; read: [1] for given */
   int64_t m;            /**< rows */
   int64_t n;            /**< columns: a multiple of 8 (block: of 128), at most 16384 */
   float eps;            /**< added to the mean square; there is no default: 0 means 0 */
@@ -229,15 +229,15 @@ typedef enum tilelace_expert_activation {
   TILELACE_EXPERT_GELU = 1,          /**< GELU by the error function */
   TILELACE_EXPERT_GELU_TANH = 2,     /**< GELU by its tanh approximation */
   TILELACE_EXPERT_SILU = 3,          /**< x * sigmoid(x) */
-  TILELACE_EXPERT_SWIGLU = 4,        /**< silu(gate) * up, all gate rows first */
-  TILELACE_EXPERT_SWIGLU_CLAMPED = 5 /**< gpt-oss's, rows gate, up, gate, up ... */
+  TILELACE_EXPERT_SWIGLU = 4,        /**< silu(gate) * up; gate rows precede up rows */
+  TILELACE_EXPERT_SWIGLU_CLAMPED = 5 /**< gpt-oss's SwiGLU; gate and up rows alternate */
 } tilelace_expert_activation;
 
 /** Arguments of a product grouped by expert (tilelace/moe.h). Tensors are dense. */
 typedef struct tilelace_grouped_gemm_args {
   size_t struct_size;     /**< sizeof(tilelace_grouped_gemm_args), bytes */
   tilelace_tensor x;      /**< [rows, k] */
-  const int32_t* begins;  /**< [experts + 1]: each expert's first row; last: end of all rows */
+  const int32_t* begins;  /**< [experts + 1]: first row of each expert, then number of rows */
   int64_t experts;        /**< number of experts */
   tilelace_tensor weight; /**< [experts * w, k]; w: n, or 2 n if gated */
   tilelace_tensor bias;   /**< all 0: none; else [experts, w] */
@@ -257,7 +257,7 @@ typedef struct tilelace_moe_layer {
   int64_t m;               /**< the most tokens of a call, of all ranks together */
   int64_t hidden;          /**< columns of a token */
   int64_t inner;           /**< this rank's columns between the two products */
-  int64_t experts;         /**< of the whole layer, all ranks together */
+  int64_t experts;         /**< experts of the whole layer, on all ranks together */
   int64_t top_k;           /**< experts that each token chooses */
   int64_t first;           /**< number of this rank's first expert */
   int64_t here;            /**< how many experts this rank has; 0: all */
@@ -279,7 +279,7 @@ typedef struct tilelace_ag_moe_args {
   int32_t* map;                    /**< written; tilelace_moe_map_words says its size */
   tilelace_tensor out;             /**< [m * top_k, inner] */
   tilelace_tensor gathered;        /**< all 0: not wanted; else [m, hidden] */
-  const int64_t* rows;             /**< tokens of each rank; NULL: even split, remainder first */
+  const int64_t* rows;             /**< tokens of each rank; NULL: even, remainder on first ranks */
   size_t num_rows;                 /**< 0, or the number of ranks */
   void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_ag_moe_args;
@@ -307,7 +307,7 @@ typedef struct tilelace_buffer tilelace_buffer;
 /** Memory for this rank's tensors: tilelace::DeviceBuffer. */
 typedef struct tilelace_device_buffer tilelace_device_buffer;
 
-/** "major.minor.patch" of the library that runs; TILELACE_VERSION_STRING is the header's. */
+/** "major.minor.patch" of the running library; TILELACE_VERSION_STRING is the header's version. */
 const char* tilelace_version(void);
 /** TILELACE_API_VERSION of the header that the library was compiled with. */
 int32_t tilelace_api_version(void);
@@ -321,7 +321,7 @@ const char* tilelace_status_name(tilelace_status status);
  * options may be NULL, also in the functions below. Local. Errors: usage, system. */
 tilelace_status tilelace_communicator_threads(int32_t ranks, const tilelace_options* options,
                                               tilelace_communicator** out);
-/** Joins this process, as one rank, to a group of processes of one user on one host. They meet in
+/** Joins this process, as one rank, to a group of one user's processes on one host. They meet in
  * `directory`, which is made if absent. Collective. Errors: usage, system, timeout, peer. */
 tilelace_status tilelace_communicator_process(int32_t rank, int32_t ranks, const char* directory,
                                               const tilelace_options* options,
@@ -353,7 +353,7 @@ tilelace_status tilelace_synchronize(tilelace_communicator* communicator, void* 
  * is allowed. */
 void tilelace_communicator_abort(tilelace_communicator* communicator);
 /** Allocates staging for these problems and packs the weights, as Communicator::prepare. Replaces
- * what was prepared before. Collective, the same problems on every rank. Errors: usage, system,
+ * what was prepared before. Collective; ranks list the same problems. Errors: usage, system,
  * peer, timeout. */
 tilelace_status tilelace_prepare(tilelace_communicator* communicator,
                                  const tilelace_problem* problems, size_t num_problems);
@@ -361,7 +361,7 @@ tilelace_status tilelace_prepare(tilelace_communicator* communicator,
 tilelace_status tilelace_prepare_more(tilelace_communicator* communicator,
                                       const tilelace_problem* problems, size_t num_problems);
 
-/** out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i) on every rank, where A is all ranks' a.
+/** out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i) on every rank; A joins all ranks' `a`.
  * Collective. CPU ranks: blocking. GPU ranks: enqueued on args->stream. Alignment: 16 bytes
  * (tilelace_tensor). Traffic: (ranks - 1) * m_r * k elements leave each rank. More in
  * tilelace/ops.h, ag_gemm. Errors: usage, peer, timeout; GPU ranks: the next call or
@@ -382,8 +382,8 @@ tilelace_status tilelace_gemm_ar(tilelace_communicator* communicator,
  * tilelace_ag_gemm. */
 tilelace_status tilelace_call(tilelace_communicator* communicator, const tilelace_call_args* args);
 
-/** Allocates the staging of collectives, once. Without this call the first collective allocates it,
- * which fails while the stream is being captured. Collective.
+/** Allocates the staging of collectives, once. Without this call the first collective allocates
+ * the staging and must not be captured. Collective.
  * Errors: usage, system, peer, timeout. */
 tilelace_status tilelace_prepare_collectives(tilelace_communicator* communicator);
 /** out [count] = the sum (or avg, max) over ranks of `in` [count], bitwise equal on every rank.

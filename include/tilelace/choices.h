@@ -6,18 +6,18 @@
 
 namespace tilelace {
 
-/// The fused ops: `ag_gemm` all-gather + GEMM, `gemm_rs` GEMM + reduce-scatter, `gemm_ar` GEMM +
+/// The fused ops. `ag_gemm`: all-gather + GEMM; `gemm_rs`: GEMM + reduce-scatter; `gemm_ar`: GEMM +
 /// all-reduce. tilelace/ops.h declares the calls; op_table.h lists the operands.
 enum class Op : std::uint8_t { ag_gemm, gemm_rs, gemm_ar };
 /// The function applied to the fp32 result, after the bias and before rounding. `none`: no
-/// function; `gelu`: by the error function; `gelu_tanh`: its tanh approximation; `silu`: the
-/// product x * sigmoid(x); `swiglu`: ag_gemm with two weights and one output, silu(gate) * up.
+/// function; `gelu`: GELU by the error function; `gelu_tanh`: GELU's tanh approximation; `silu`:
+/// x * sigmoid(x); `swiglu`: silu(gate) * up, for ag_gemm with two weights and one output.
 enum class Activation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu };
 /// How a call runs. `fused`: tiles and transfers in one schedule. `medium`: one GEMM per shard,
 /// overlapped with transfers of other shards. `unfused`: collective and GEMM one after the other.
 enum class Path : std::uint8_t { fused, medium, unfused };
-/// Who sends to whom. `mesh`: every rank to all others, the next rank first. `ring`: every rank to
-/// the next one. `two_level`: between nodes and within nodes; all nodes have equally many ranks.
+/// Who sends to whom. `mesh`: each rank sends to all others. `ring`: each rank sends to the next.
+/// `two_level`: ranks send within nodes and between nodes; all nodes have equally many ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
 /// `store`: the workers that compute. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory adds

@@ -16,11 +16,11 @@ class Communicator;
 
 /// The collectives `all_reduce`, `all_gather`, `reduce_scatter` and `all_to_all` of NCCL and MPI.
 enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
-/// How elements are combined. `sum`; `avg` (floats only): the sum divided by the number of ranks,
-/// then rounded once; `max`: the largest.
+/// How elements are combined. `sum`: the sum; `avg` (floats only): the sum divided by the number of
+/// ranks, then rounded once; `max`: the largest element.
 enum class Reduction : std::uint8_t { sum, avg, max };
-/// Element types: `bf16`, `fp16`, `fp32`, `i32`, `i64`, `u8`. all_gather and all_to_all only move
-/// elements: there an Item stands for any type of its width.
+/// Element types: `bf16`, `fp16`, `fp32`, `i32`, `i64`, `u8`. In all_gather and all_to_all, which
+/// only move elements, an Item stands for any type of its width.
 enum class Item : std::uint8_t { bf16, fp16, fp32, i32, i64, u8 };
 
 /// Facts about a collective.
@@ -29,10 +29,10 @@ struct CollectiveRow {
   std::string_view name;  ///< as the command and records spell it
   std::string_view help;  ///< one line for --help
   bool sums = false;      ///< true: combines elements of all ranks by a Reduction
-  bool shares = false;    ///< true: combines them, and every rank gets the whole result
+  bool shares = false;    ///< true: combines elements, and each rank gets the whole result
 };
 
-/// In the order of the enum.
+/// One row per collective, in the order of the enum.
 inline constexpr std::array kCollectives{
     CollectiveRow{Collective::all_reduce, "all_reduce",
                   "the sum of all ranks' elements, on every rank", true, true},
@@ -51,7 +51,7 @@ struct ItemRow {
   bool floats = false;    ///< a floating-point type, summed in fp32
 };
 
-/// In the order of the enum.
+/// One row per element type, in the order of the enum.
 inline constexpr std::array kItems{
     ItemRow{Item::bf16, "bf16", 2, true}, ItemRow{Item::fp16, "fp16", 2, true},
     ItemRow{Item::fp32, "fp32", 4, true}, ItemRow{Item::i32, "i32", 4},
@@ -73,12 +73,12 @@ std::string_view name_of(Reduction);
 ///   reduce_scatter  the size of each rank's part: in [sum of counts], out [counts[rank]]
 ///   all_to_all      how much of in [sum of counts] goes to each rank; out [sum of takes]
 /// Parts lie in rank order; a count may be 0. In an all_to_all, rank b must take as many elements
-/// from rank a as a sends to b. In place: all_reduce with out == in; all_gather if `in` is this
-/// rank's part of `out`; reduce_scatter if `out` is this rank's part of `in`. Otherwise in and out
-/// must not overlap. GPU ranks: a tensor in a SymmetricBuffer must lie at the same offset in every
-/// rank's part; else calls that use it without staging end in a usage error (docs/collectives.md).
+/// from rank a as a sends to b. In place: all_reduce with out == in, all_gather whose `in` is this
+/// rank's part of `out`, reduce_scatter whose `out` is this rank's part of `in`. Otherwise in and
+/// out must not overlap. GPU ranks: a tensor in a SymmetricBuffer must lie at the same offset in
+/// each rank's part; else calls without staging end in a usage error (docs/collectives.md).
 struct CollectiveArgs {
-  const void* in = nullptr;                   ///< aligned to an element (faster: 16 bytes)
+  const void* in = nullptr;                   ///< aligned to an element; 16 bytes are faster
   void* out = nullptr;                        ///< aligned like `in`
   Item item = Item::bf16;                     ///< type of the elements
   Reduction reduction = Reduction::sum;       ///< only for all_reduce and reduce_scatter
@@ -88,20 +88,20 @@ struct CollectiveArgs {
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
-/// How a call runs; equal on every rank. The planner chooses what is left empty.
+/// How a call runs. Options must be equal on every rank. The planner chooses the empty options.
 struct CollectiveOptions {
   /// true: send lines, small units that hold their own flag, good for few bytes
   /// (docs/collectives.md); false: send chunks, each followed by a flag.
   std::optional<bool> lines;
-  std::optional<int> shots;           ///< all_reduce: 1 (each rank sums all), 2 (each sums a part)
-  std::optional<int> workers;         ///< the most CTAs (CPU: workers); fewer leave SMs to GEMMs
+  std::optional<int> shots;           ///< all_reduce: each rank sums all (1) or only its part (2)
+  std::optional<int> workers;         ///< limit of CTAs (CPU: workers); a low limit leaves SMs free
   std::optional<std::int64_t> chunk;  ///< bytes that a worker moves at a time to each rank
 
   bool operator==(const CollectiveOptions&) const = default;
 };
 
-/// Allocates the staging of collectives on this communicator, once: a second prepare_collectives()
-/// does nothing. Without it the first collective allocates the staging, which fails in a capture.
+/// Allocates the staging of collectives on this communicator. A second prepare_collectives() does
+/// nothing. Without this call the first collective allocates the staging and must not be captured.
 /// Collective. Memory: a fixed number of bytes per rank for all sizes (docs/collectives.md).
 /// Errors: usage (more than 8 ranks on GPUs, ranks that share a GPU), system, peer, timeout.
 void prepare_collectives(Communicator&);
@@ -138,9 +138,9 @@ void all_to_all(Communicator&, const CollectiveArgs&, const CollectiveOptions& =
 /// Calls the function of the given collective. Collective. Errors: those of that function.
 void collect(Communicator&, Collective, const CollectiveArgs&, const CollectiveOptions& = {});
 
-/// Replaces a collective that this rank cannot make: the peers get a usage error with this reason
-/// instead of waiting, as with refuse (tilelace/ops.h). Collective. Errors: peer, timeout; usage,
-/// on every rank, if it replaces the communicator's first collective.
+/// Call this in place of a collective that this rank cannot make. The peers then get a usage error
+/// with this reason instead of waiting, as with refuse (tilelace/ops.h). Collective. Errors: peer,
+/// timeout; usage, on every rank, if this call replaces the communicator's first collective.
 void refuse_collective(Communicator&, const std::string& reason, void* stream = nullptr);
 
 /// Describes how this call would run: lines or chunks, shots, workers, chunk, pieces. Local.

@@ -18,12 +18,12 @@ namespace tilelace {
 /// their defaults.
 struct CommunicatorOptions {
   int workers = 0;  ///< compute workers per rank; 0: cores / ranks, at least 1
-  /// Upper limit of `workers`; on a GPU the number of SMs that calls may use, at least 2. 0: no
-  /// limit. If calls of several communicators, or of NCCL, run on one GPU at the same time, their
-  /// limits must add up to at most the GPU's SMs. Count in pairs of SMs: a kernel that waits may
-  /// occupy a pair for each of its CTAs (docs/decisions/0019). Each stream then needs a hardware
-  /// queue of its own (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and all kernels must be loaded
-  /// before the first call (CUDA_MODULE_LOADING=EAGER, or one launch of each kernel).
+  /// Upper limit of `workers`; on a GPU it is the number of SMs that calls may use, at least 2. 0:
+  /// no limit. If calls of several communicators, or of NCCL, run on one GPU at the same time,
+  /// their limits must add up to at most the GPU's SMs. Count SMs in pairs, since a waiting kernel
+  /// may occupy a pair for each CTA (docs/decisions/0019). Each stream then needs a hardware queue
+  /// of its own (CUDA_DEVICE_MAX_CONNECTIONS, 8 by default), and all kernels must be loaded before
+  /// the first call (CUDA_MODULE_LOADING=EAGER, or one launch of each kernel).
   int max_workers = 0;
   double timeout_s = 10;        ///< limit of every wait, also in the first call; > 0
   double link_bytes_per_s = 0;  ///< emulated wire: bandwidth of each rank's outgoing link; 0: off
@@ -32,7 +32,7 @@ struct CommunicatorOptions {
   Device device = Device::cpu;  ///< where the ranks' tensors are
   int device_index = -1;        ///< cuda: the GPU to use. -1: rank r, if a thread, uses GPU r; a
                                 ///< process uses the only GPU that it sees or, if it sees several,
-                                ///< the GPU that LOCAL_RANK numbers
+                                ///< the GPU with the number LOCAL_RANK
   /// cuda: also maps memory for multicast, which gemm_ar with transport multimem needs. This works
   /// only with TILELACE_MULTICAST=1 in the environment, since on some machines a program that maps
   /// multicast memory can make the GPUs unusable for other programs.
@@ -41,9 +41,9 @@ struct CommunicatorOptions {
   /// null and `tuning_file` is empty, ranks read the file that TILELACE_TUNING names in the
   /// environment, or else the installed tables for these GPUs.
   std::shared_ptr<const plan::TuningTable> tuning = nullptr;
-  /// cuda: a table's file, read when ranks join; if one rank cannot read it, all get an error.
-  /// "off", here or in TILELACE_TUNING: no table, not even the installed ones. Empty: see `tuning`
-  /// above.
+  /// cuda: a table's file, read when ranks join. If one rank cannot read it, all ranks get an
+  /// error. "off", here or in TILELACE_TUNING: no table, not even the installed ones. Empty: see
+  /// `tuning` above.
   std::string tuning_file = {};
   /// cuda: a folder, made if absent, that keeps tuned plans between runs, in one file per kind of
   /// GPU and number of ranks; rank 0 reads and writes the files. Empty: no cache. A file in the
@@ -72,19 +72,19 @@ struct Preparation {
 /// Thread safety: while a thread is in a call, calls of other threads on the same Communicator are
 /// refused (usage error), except abort(). Different Communicators are independent.
 /// After an error of kind peer, timeout or system the communicator refuses all further calls and
-/// names that error. After a usage error it stays usable; but after GPU ranks disagreed, all ranks
-/// must prepare again first (below). If an exception unwinds the stack, the destructor ends the
-/// group as abort() does. In a forked child the destructor does nothing.
+/// names that error. After a usage error it stays usable; but once GPU ranks have disagreed, all
+/// ranks must first prepare again (below). If an exception unwinds the stack, the destructor ends
+/// the group as abort() does. In a forked child the destructor does nothing.
 ///
-/// On GPUs (options.device) calls are asynchronous on the stream in their arguments, one stream at
-/// a time per communicator. They return when the work is enqueued; the next call or synchronize()
-/// throws errors of that work. Calls may be captured in CUDA graphs and replayed any number of
-/// times, mixed with eager calls, if every rank makes the same calls, captures and replays in the
-/// same order. Calls alternate between two slots of staging; where a replay would break this
-/// alternation, ranks synchronise once more on the device (at most once per replay, and once per
-/// eager call after a replay). Graphs stay valid when other problems are prepared. They are invalid
-/// after ranks disagreed and after the communicator was destroyed. If ranks make different calls,
-/// or one rank refuses its call, every rank gets a usage error that names a rank that differs. No
+/// On GPUs (options.device) calls are asynchronous on the stream in their arguments. Use one stream
+/// at a time per communicator. Calls return when the work is enqueued; the next call or
+/// synchronize() throws errors of that work. Calls may be captured in CUDA graphs and replayed any
+/// number of times, mixed with eager calls, if every rank makes the same calls, captures and
+/// replays in the same order. Calls alternate between two slots of staging; where a replay would
+/// break this alternation, ranks synchronise once more on the device (at most once per replay, and
+/// once per eager call after a replay). Graphs stay valid when other problems are prepared, but not
+/// after ranks disagreed or after the communicator was destroyed. If ranks make different calls, or
+/// one rank refuses its call, every rank gets a usage error that names a rank that differs. No
 /// result has been written then, and calls are refused until all ranks prepare again.
 class Communicator {
  public:
@@ -94,15 +94,15 @@ class Communicator {
   static std::vector<Communicator> threads(int ranks, const CommunicatorOptions& = {});
 
   /// Joins this process, as one rank, to a group of processes of one user on one host. They meet in
-  /// `directory`, which is private to the user and made if absent. Collective: returns when all
-  /// ranks have joined. Errors: usage, system, timeout (a rank did not join), peer.
+  /// the folder `directory`, which is made if absent and private to the user. Collective: returns
+  /// when all ranks have joined. Errors: usage, system, timeout (a rank did not join), peer.
   static Communicator process(int rank, int ranks, const std::string& directory,
                               const CommunicatorOptions& = {});
 
   /// As process(), but over connected sockets: `sockets[p]` is a SOCK_SEQPACKET unix socket to rank
-  /// p, -1 for this rank. Takes ownership of the sockets. Collective. After a fork each child must
-  /// close the sockets of other ranks, and the parent must close all: peers notice a rank's death
-  /// by its closed sockets.
+  /// p, or -1 for this rank. Takes ownership of the sockets. Collective. After a fork each child
+  /// must close the sockets of other ranks, and the parent must close all sockets, since peers
+  /// notice a rank's death by its closed sockets.
   /// Errors: as process().
   static Communicator from_sockets(int rank, std::vector<int> sockets,
                                    const CommunicatorOptions& = {});
@@ -112,8 +112,8 @@ class Communicator {
   /// process(), usage (no launcher, ranks on several hosts).
   static Communicator launched(const CommunicatorOptions& = {});
 
-  /// An empty communicator, in no group: every call but abort() is a usage error. Local. Errors:
-  /// none.
+  /// An empty communicator, which is in no group. Every call but abort() is a usage error. Local.
+  /// Errors: none.
   Communicator() noexcept;
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
@@ -123,7 +123,7 @@ class Communicator {
   [[nodiscard]] int rank() const;
   /// Number of ranks in the group. Local. Errors: as rank.
   [[nodiscard]] int size() const;
-  /// Compute workers of this rank; GPUs: SMs for GEMMs. Local. Errors: as rank.
+  /// Compute workers of this rank; on GPUs, the SMs for GEMMs. Local. Errors: as rank.
   [[nodiscard]] int workers() const;
   /// The machine that calls on this communicator are planned for. Local. Errors: as rank.
   [[nodiscard]] Machine machine() const;
@@ -135,17 +135,17 @@ class Communicator {
 
   /// Allocates staging, flags and scratch memory for these problems, packs the weights, starts the
   /// workers and loads the kernels, so that calls allocate no buffer, thread or connection.
-  /// Collective: every rank lists the same problems, with its own weights. May be repeated: it
-  /// replaces what was prepared before, and on GPUs waits until the device is idle. A call may have
-  /// fewer rows, or another bias, activation or residual than the prepared problem, if the prepared
-  /// staging is large enough.
+  /// Collective: every rank lists the same problems, with its own weights. May be repeated.
+  /// Replaces what was prepared before; on GPUs prepare also waits until the device is idle. A call
+  /// may have fewer rows, or another bias, activation or residual than the prepared problem, if the
+  /// prepared staging is large enough.
   /// Memory: per rank two slots, each of the largest Plan::staging_bytes of these problems. Errors:
   /// usage (problems differ between ranks, weights do not fit, ranks share a GPU), system, peer,
   /// timeout.
   void prepare(std::span<const Preparation>);
 
-  /// As prepare, but keeps what was prepared before and does only the work for these problems: for
-  /// callers that meet problems one by one. On GPUs it waits until the device is idle; graphs stay
+  /// For callers that meet problems one by one. As prepare, but keeps what was prepared before and
+  /// does only the work for these problems. On GPUs it waits until the device is idle; graphs stay
   /// valid. Collective, as prepare. Errors: as prepare.
   void prepare_more(std::span<const Preparation>);
 
@@ -159,11 +159,11 @@ class Communicator {
   /// Collective. Errors: peer, timeout.
   void barrier();
 
-  /// Waits until the work in `stream` (a cudaStream_t; null: the default stream) is done, at most
-  /// `bound_s` seconds (over 0, at most 1e9). The results of calls in the stream are then visible
-  /// to the host. Local; on CPU ranks, whose calls are blocking, it returns at once. Errors: those
-  /// of calls since the last synchronize (usage: ranks that disagree; timeout; peer; system), usage
-  /// (a stream that is being captured).
+  /// Waits at most `bound_s` seconds (over 0, at most 1e9) until the work in `stream` (a
+  /// cudaStream_t; null: the default stream) is done. The results of calls in the stream are then
+  /// visible to the host. Local; on CPU ranks, whose calls are blocking, it returns at once.
+  /// Errors: those of calls since the last synchronize (usage: ranks that disagree; timeout; peer;
+  /// system), usage (a stream that is being captured).
   void synchronize(void* stream = nullptr, double bound_s = 300);
 
   /// Ends every wait of this group on every rank with an error of kind peer. Local, any thread.
@@ -198,7 +198,7 @@ class SymmetricBuffer {
   ~SymmetricBuffer();
   /// The address of this rank's part. Local. Errors: usage (the buffer was moved from).
   [[nodiscard]] void* local() const;
-  /// This rank's pointer to `rank`'s part. Local. Errors: usage (no such rank; as local).
+  /// This rank's pointer to `rank`'s part. Local. Errors: usage (no such rank; moved-from buffer).
   [[nodiscard]] void* peer(int rank) const;
   /// Size of each part in bytes, as asked for. Local. Errors: as local.
   [[nodiscard]] std::size_t bytes() const;
