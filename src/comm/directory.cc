@@ -262,10 +262,10 @@ void Meeting::wait() {
     if (dialed_[p]) polls.push_back({dialed_[p].get(), POLLIN, 0});
   }
   if (deadline_.passed())
-    throw Failure(
-        ErrorKind::timeout, missing.front(),
-        fmt::format("communicator: {} did not join in {} within {:.3g} s ({} ranks are needed)",
-                    ranks_text(missing), directory_, deadline_.waited_s(), ranks_));
+    throw Failure(ErrorKind::timeout, missing.front(),
+                  fmt::format("communicator: {} did not join in directory {} within {:.3g} s "
+                              "({} ranks are needed)",
+                              ranks_text(missing), directory_, deadline_.waited_s(), ranks_));
   poll(polls.data(), polls.size(), deadline_.slice_ms(5));
   for (std::size_t i = first; i < polls.size(); ++i) {
     if ((polls[i].revents & (POLLRDHUP | POLLHUP)) == 0) continue;

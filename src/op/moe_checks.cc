@@ -115,7 +115,7 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   require(
       !__builtin_mul_overflow(std::max<std::int64_t>(1, l.m * l.top_k), l.hidden * item, &bytes) &&
           bytes <= plan::kMaxExtent,
-      "{}: m: {} tokens x top_k {} are over 2^40 bytes of rows: give fewer tokens", op, l.m,
+      "{}: m: the rows of {} tokens x top_k {} exceed 2^40 bytes: give fewer tokens", op, l.m,
       l.top_k);
 }
 

@@ -78,7 +78,7 @@ constexpr const char* reason_of(GroupedTiling tiling) {
     case GroupedTiling::few: return "few rows per expert, which narrow tiles pad less";
     case GroupedTiling::many:
       return "stores overlap with products: some rows per expert, or a short k";
-    case GroupedTiling::wide: return "a long k, for which tiles that read less from L2 pay";
+    case GroupedTiling::wide: return "a long k, where tiles that read less from L2 are faster";
     case GroupedTiling::pair: break;
   }
   return "a long k, many rows per expert, and columns that pairs of CTAs fill";

@@ -72,7 +72,7 @@ Place place_of(std::string_view name, const Tensor& x, const std::string& group,
   if (index < 0 || index == joined) return place;
   checked_here(place, [&] {
     wrong(name, "x", "a tensor on cuda:" + std::to_string(index),
-          "one on cuda:" + std::to_string(joined) + ", the group's device");
+          "a tensor on cuda:" + std::to_string(joined) + ", the group's device");
   });
   return place;
 }
