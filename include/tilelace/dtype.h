@@ -17,9 +17,9 @@ inline constexpr DType kAccumulator = DType::fp32;
 /// Facts about an element type. Tensors of these types have no separate scale factors.
 struct DTypeRow {
   DType type;                  ///< the type that the row is for
-  std::string_view name;       ///< as the command and records spell it
-  std::string_view long_name;  ///< as torch and model configs spell it
-  std::string_view file_name;  ///< as safetensors spells it
+  std::string_view name;       ///< the name in the command and in records
+  std::string_view long_name;  ///< the name in torch and in model configs
+  std::string_view file_name;  ///< the name in safetensors files
   std::size_t bytes;           ///< size of an element
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
   int underflow_exponent;      ///< a result that underflows errs by at most 2^underflow_exponent
@@ -27,7 +27,7 @@ struct DTypeRow {
   int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };
 
-/// In the order of the enum.
+/// The rows of all types, in the order of the enum.
 inline constexpr DTypeRow kDTypes[] = {
     {DType::bf16, "bf16", "bfloat16", "BF16", 2, 1.0 / 256, -126, true, 16},
     {DType::fp16, "fp16", "float16", "F16", 2, 1.0 / 2048, -25, true, 16},

@@ -16,20 +16,20 @@ namespace tilelace {
 class Communicator;
 
 /// The function applied to an expert's product, in fp32, before the result is rounded. `none`,
-/// `gelu`, `gelu_tanh` and `silu` are those of `Activation`. `swiglu`: the first half of the
-/// weight's rows is the gate, the second half is up; out = silu(gate) * up. `swiglu_clamped`
-/// (gpt-oss): the weight's rows alternate between gate and up; gate values are clamped to at most
-/// 7, up values to -7..7; out = (up + 1) * gate * sigmoid(1.702 * gate).
+/// `gelu`, `gelu_tanh` and `silu` are those of `Activation`. `swiglu`: the weight's rows are
+/// first those of gate, then those of up; out = silu(gate) * up. `swiglu_clamped` (gpt-oss): the
+/// weight's rows alternate between gate and up; gate is clamped to at most 7, and up is clamped to
+/// -7..7; out = (up + 1) * gate * sigmoid(1.702 * gate).
 enum class ExpertActivation : std::uint8_t { none, gelu, gelu_tanh, silu, swiglu, swiglu_clamped };
 
 /// Facts about an activation.
 struct ExpertActivationRow {
   ExpertActivation activation;  ///< the activation that the row is for
-  std::string_view name;        ///< as the command and torch spell it
+  std::string_view name;        ///< the name in the command and in torch
   bool gated = false;           ///< two rows of the weight make one column of the result
 };
 
-/// In the order of the enum.
+/// The rows of all activations, in the order of the enum.
 inline constexpr std::array kExpertActivations{
     ExpertActivationRow{ExpertActivation::none, "none"},
     ExpertActivationRow{ExpertActivation::gelu, "gelu"},
@@ -49,11 +49,11 @@ inline constexpr float kSwigluAlpha = 1.702F;  ///< swiglu_clamped's factor insi
 
 /// Arguments of grouped_gemm. Tensors are dense; widths are multiples of 8.
 struct GroupedGemmArgs {
-  TensorView x;                          ///< [rows, k], the rows of expert 0, then of expert 1, ...
+  TensorView x;                          ///< [rows, k]: the rows of expert 0, of expert 1, ...
   const std::int32_t* begins = nullptr;  ///< [experts + 1] on x's device: each expert's first row
                                          ///< (0 for expert 0), then the number of all experts' rows
   std::int64_t experts = 0;              ///< number of experts
-  TensorView weight;                     ///< [experts * w, k]; w is n, or 2 n if gated
+  TensorView weight;                     ///< [experts * w, k]; w is n (gated activation: 2 n)
   TensorView bias = {};                  ///< absent, or [experts, w]
   ExpertActivation activation = ExpertActivation::none;  ///< applied to product + bias
   /// Null, or fp32 factors, applied after the activation and before rounding. The factor of row r
@@ -76,15 +76,15 @@ void grouped_gemm(const GroupedGemmArgs&);
 
 /// The sizes and options of a layer: equal on every rank, except `inner`, `first` and `here`.
 struct MoeLayer {
-  DType dtype{};             ///< of all tensors except ids, router weights and the map
+  DType dtype{};             ///< type of all tensors but ids, router weights and the map
   std::int64_t m = 0;        ///< largest number of tokens of a call, all ranks together
   std::int64_t hidden = 0;   ///< columns of a token
   std::int64_t inner = 0;    ///< this rank's columns of the first product's result
   std::int64_t experts = 0;  ///< number of experts of the whole layer
-  std::int64_t top_k = 0;    ///< experts that each token chooses
+  std::int64_t top_k = 0;    ///< number of experts that each token chooses
   std::int64_t first = 0;    ///< this rank has the experts [first, first + here)
   std::int64_t here = 0;     ///< how many experts this rank has; 0: all
-  ExpertActivation activation = ExpertActivation::swiglu;  ///< of the first product
+  ExpertActivation activation = ExpertActivation::swiglu;  ///< after the first product
   /// true: every rank already has all tokens and their routing, so ag_moe gathers nothing; moe_ar
   /// or moe_rs follows. false: every rank has its own tokens.
   bool replicated = false;
@@ -113,14 +113,14 @@ struct AgMoeArgs {
   std::int64_t m = 0;    ///< tokens of all ranks together
   TensorView x;          ///< [m_r, hidden], this rank's tokens; replicated: [m, hidden]
   Routing routing;       ///< choices for the tokens in x
-  TensorView weight;     ///< [here * w, hidden]; w is inner, or 2 inner if gated
+  TensorView weight;     ///< [here * w, hidden]; w is inner (gated activation: 2 inner)
   TensorView bias = {};  ///< absent, or [here, w]
   std::int32_t* map =
-      nullptr;          ///< [moe_map_words], 16-byte aligned; written for use by moe_rs or moe_ar
+      nullptr;          ///< [moe_map_words], 16-byte aligned: output that moe_rs or moe_ar takes
   TensorView out = {};  ///< [m * top_k, inner], rows sorted by expert; unused rows are not written
-  TensorView gathered = {};  ///< absent (always if replicated), or [m, hidden]: receives all tokens
+  TensorView gathered = {};  ///< absent (always if replicated), or [m, hidden] for all tokens
   std::span<const std::int64_t> rows =
-      {};  ///< tokens of each rank; empty: split evenly, remainder on the first ranks
+      {};  ///< tokens of each rank; empty: an even split, with the remainder on the first ranks
   void* stream = nullptr;  ///< GPU ranks: a cudaStream_t; null: the default stream
 };
 
@@ -137,7 +137,7 @@ struct MoeReduceArgs {
   /// Absent, or [m, hidden]: added to this rank's term of the sum (a shared expert's part, or a
   /// residual on one rank). moe_rs also takes [m_r, hidden], for this rank's tokens alone.
   TensorView add = {};
-  TensorView out = {};                      ///< moe_rs [m_r, hidden]; moe_ar [m, hidden]
+  TensorView out = {};                      ///< moe_rs: [m_r, hidden]; moe_ar: [m, hidden]
   std::span<const std::int64_t> rows = {};  ///< moe_rs: tokens of each rank; empty: as in ag_moe
   void* stream = nullptr;                   ///< GPU ranks: a cudaStream_t; null: the default stream
 };
@@ -153,13 +153,13 @@ void prepare_moe(Communicator&, const MoeLayer&);
 /// token, slot), and multiplies them by their experts' weights: out[row] = act(token * weight_e^T +
 /// bias_e). A slot is one of a token's top_k choices. `map` says which row belongs to which (token,
 /// slot). Each (token, slot) that chose an expert of this rank has one row: no padding, no dropped
-/// choice. Products are summed in fp32 and rounded once; weight_on_input rounds weighted tokens.
-/// Collective (`replicated`: local). CPU ranks: blocking; they return with all results. GPU ranks:
-/// bf16 and fp16, enqueued on args.stream; may be captured after prepare_moe; a replay reads the
-/// routing anew. Alignment: 16 bytes; ids and weights: an element. Traffic: each rank sends m_r *
-/// hidden elements and 8 or 12 bytes per choice to every other rank. Errors: usage (a wrong
-/// argument, before anything is sent; ids that name no expert, on every rank: on CPU ranks before
-/// `out` is written, on GPU ranks in the second half, which writes nothing), peer, timeout, system.
+/// choice. Products are summed in fp32 and rounded once; with weight_on_input the weighted tokens
+/// are rounded, too. Collective (`replicated`: local). CPU ranks: blocking. GPU ranks: bf16 and
+/// fp16, enqueued on args.stream; may be captured after prepare_moe; a replay reads the routing
+/// anew. Alignment: 16 bytes; ids and router weights: their element size. Traffic: each rank sends
+/// m_r * hidden elements and 8 or 12 bytes per choice to every other rank. Errors: usage (a wrong
+/// argument, before anything is sent), peer, timeout, system. An id that names no expert is a usage
+/// error on every rank: on CPU ranks before `out` is written, on GPU ranks in moe_rs or moe_ar.
 void ag_moe(Communicator&, const AgMoeArgs&);
 
 /// A layer's second half: multiplies rows by their experts' weights and, unless weight_on_input,
@@ -170,7 +170,7 @@ void ag_moe(Communicator&, const AgMoeArgs&);
 /// enqueued on args.stream; the next call or synchronize throws errors that depend on the routing.
 /// Alignment: 16 bytes. Traffic: (m - m_r) * hidden elements leave each rank. Errors: as ag_moe;
 /// usage, on every rank before `out` is written, if the maps of two ranks come from different
-/// routings.
+/// routings or, on GPUs, if an id names no expert.
 void moe_rs(Communicator&, const MoeReduceArgs&);
 
 /// As moe_rs, but every rank gets the sums of all tokens: out [m, hidden], the same bits on every

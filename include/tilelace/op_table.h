@@ -26,9 +26,9 @@ enum class Role : std::uint8_t { input, weight, bias, residual, out, gathered };
 /// Facts about an operand: its `role` and its shape, `rows` x `cols`.
 struct OperandRow {
   Role role;
-  std::string_view name;  ///< as docs/ops.md and tilelace_operand (C) spell it
+  std::string_view name;  ///< the name in docs/ops.md and in tilelace_operand (C)
   Extent rows, cols;
-  bool many = false;      ///< one per weight; swiglu: two weights, one result
+  bool many = false;      ///< there is one per weight (swiglu: one result for two weights)
   bool optional = false;  ///< may be absent
 
   /// Whether the call writes the operand.
@@ -40,11 +40,11 @@ struct OperandRow {
 /// Facts about an op.
 struct OpRow {
   Op op;                                      ///< the op that the row is for
-  std::string_view name;                      ///< as the command and records spell it
+  std::string_view name;                      ///< the name in the command and in records
   std::string_view help;                      ///< one line for --help and docs/ops.md
   std::string_view collective;                ///< name of the collective that the op contains
-  bool gathers = false;                       ///< all-gathers the input before the product
-  bool sums = false;                          ///< adds the partial products of all ranks
+  bool gathers = false;                       ///< the op all-gathers the input before the product
+  bool sums = false;                          ///< the op adds the partial products of all ranks
   bool shares = false;                        ///< every rank gets all finished sums
   std::span<const OperandRow> operands = {};  ///< first the inputs, then the results
 
@@ -68,7 +68,7 @@ struct OpRow {
     return std::any_of(operands.begin(), operands.end(),
                        [](const OperandRow& o) { return o.rows == Extent::m_r; });
   }
-  /// How often a call moves m rows: once, or twice (partials to their owners, sums to all ranks).
+  /// How often a call moves m rows: once; or twice if partials go to owners, then sums to all.
   [[nodiscard]] constexpr int phases() const { return shares ? 2 : 1; }
 };
 

@@ -15,7 +15,7 @@ struct Operands {
   TensorView input;                          ///< a or x
   std::span<const TensorView> weights = {};  ///< prepared ones, or other weights (see Preparation)
   std::span<const TensorView> bias = {};     ///< empty, or one per weight
-  std::span<const TensorView> out = {};      ///< as many as Problem::outputs()
+  std::span<const TensorView> out = {};      ///< Problem::outputs() results
   TensorView gathered = {};                  ///< ag_gemm: absent, or [m, k]
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
   TensorView residual = {};  ///< gemm_rs, gemm_ar: absent, or shaped like `out`
@@ -23,7 +23,7 @@ struct Operands {
 
 /// A call of any op. Its problem says the call's m and which optional operands the call has.
 struct CallArgs {
-  Problem problem;    ///< of this call; equal on every rank
+  Problem problem;    ///< the call's problem; equal on every rank
   Operands operands;  ///< this rank's tensors
 };
 
@@ -31,9 +31,9 @@ struct CallArgs {
 struct AgGemmArgs {
   std::int64_t m = 0;                        ///< rows of all ranks together
   TensorView a;                              ///< [m_r, k], this rank's rows
-  std::span<const TensorView> weights;       ///< each [n_i, k]: prepared ones, or others
+  std::span<const TensorView> weights;       ///< each [n_i, k]; prepared or not
   std::span<const TensorView> bias;          ///< empty, or one [1, n_i] per weight
-  Activation activation = Activation::none;  ///< swiglu: two weights, one result
+  Activation activation = Activation::none;  ///< swiglu takes two weights and gives one result
   std::span<const TensorView> out;           ///< each [m, n_i]; swiglu: one [m, n_0]
   TensorView gathered;                       ///< absent, or [m, k]: receives the gathered a
   std::span<const std::int64_t> rows;  ///< rows of each rank; empty: m split evenly (Problem::rows)
@@ -44,15 +44,15 @@ struct AgGemmArgs {
 struct GemmReduceArgs {
   std::int64_t m = 0;                        ///< rows of x
   TensorView x;                              ///< [m, k], this rank's columns of the whole x
-  TensorView weight;                         ///< [n, k]: a prepared one, or another
+  TensorView weight;                         ///< [n, k]; prepared or not
   TensorView bias;                           ///< absent, or [1, n]: added once, after the sum
-  Activation activation = Activation::none;  ///< not swiglu
-  TensorView out;                            ///< gemm_rs [m_r, n]; gemm_ar [m, n]
+  Activation activation = Activation::none;  ///< any but swiglu
+  TensorView out;                            ///< gemm_rs: [m_r, n]; gemm_ar: [m, n]
   std::span<const std::int64_t> rows;        ///< gemm_rs: rows of each rank; empty: m split evenly
   void* stream = nullptr;    ///< GPU ranks: a cudaStream_t; null: the default stream
-  TensorView residual = {};  ///< absent, or shaped like `out` and not overlapping it
-                             ///< (0 x n if `out` has no rows): added once, in fp32, after the sum;
-                             ///< only without an activation; gemm_ar: equal on all ranks
+  TensorView residual = {};  ///< Absent, or shaped like `out`, which it must not overlap (0 x n
+                             ///< if `out` has no rows). It is added once, in fp32, after the sum.
+                             ///< Only without an activation. gemm_ar: equal on all ranks.
 };
 
 /// All-gather + GEMM: out_i [m, n_i] = act(A [m, k] * weight_i^T + bias_i), on every rank. A stacks
@@ -70,7 +70,7 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 
 /// GEMM + reduce-scatter: out [m_r, n] is this rank's rows of act(S + bias), or of S + bias +
 /// residual, where S is the sum over ranks of x [m, k] * weight^T.
-/// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once: the same bits in every run.
+/// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once; all runs give the same bits.
 /// (Ring and two-level routes sum along their route, also in a fixed order; transport add has no
 /// fixed order.) Partials are sent in type Plan::partials; on GPUs, plans that are not fused round
 /// each rank's own partial to that type, too. On GPUs: bf16 and fp16, n and k multiples of 8, at
@@ -82,10 +82,10 @@ void gemm_rs(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// GEMM + all-reduce: out [m, n] has all rows of gemm_rs's result, the same bits on every rank. A
 /// rank reads only the residual rows that it sums: its shard of m or, in some plans, all rows. On
-/// GPUs: limits as gemm_rs; a fused plan stores directly into the peers' `out` if `out` is in a
+/// GPUs: the limits of gemm_rs; a fused plan stores directly into the peers' `out` if `out` is in a
 /// SymmetricBuffer, at the same offset on all ranks. Collective. Stream and alignment: as gemm_rs.
-/// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank. Unfused on
-/// GPUs with transport pull (few rows): (ranks - 1) * m * n partials. Errors: as ag_gemm.
+/// Traffic: (ranks - 1) / ranks * m * n partials and as many results leave each rank; for unfused
+/// plans with transport pull on GPUs: (ranks - 1) * m * n partials. Errors: as ag_gemm.
 void gemm_ar(Communicator&, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// Calls the problem's op: ag_gemm, gemm_rs or gemm_ar.
@@ -102,8 +102,8 @@ void check_call(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 void check_call(Communicator&, Op, const GemmReduceArgs&, const PlanOptions& = {});
 
 /// Replaces a call that this rank cannot make. Instead of waiting, the peers get a usage error with
-/// this reason from their call, and all ranks can go on (on GPUs once all have prepared again). For
-/// callers that check arguments themselves. Collective, like the call that it replaces; GPU ranks:
+/// this reason from their call, and all ranks can go on (on GPUs once all have prepared again).
+/// Callers that check arguments themselves use this. Collective, like the replaced call. GPU ranks:
 /// enqueued on `stream`. Errors: peer, timeout.
 void refuse(Communicator&, const std::string& reason, void* stream = nullptr);
 /// As refuse, but in place of Communicator::prepare. Collective. Errors: peer, timeout.
@@ -134,7 +134,7 @@ void collective_only(Communicator&, const AgGemmArgs&);
 /// As above, for gemm_rs or gemm_ar. Collective. Errors: as ag_gemm.
 void collective_only(Communicator&, Op, const GemmReduceArgs&);
 /// The problem that must be prepared before collective_only of this problem. It keeps the width
-/// of the rows that travel (n for a sum, k for a gather), not the other one. Local. Errors: none.
+/// of the rows that travel: n for a sum, k for a gather. Local. Errors: none.
 Problem collective_of(Problem);
 
 }  // namespace tilelace

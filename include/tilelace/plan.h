@@ -20,7 +20,7 @@ class TuningTable;
 
 /// What a call computes; equal on every rank of the group (`rows` lists the shards' sizes).
 /// ag_gemm: a[m_r, k] on every rank, weights [n_i, k] -> out_i [m, n_i].
-/// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same -> out [m, n].
+/// gemm_rs: x[m, k], weight [n, k] -> out [m_r, n].  gemm_ar: the same inputs -> out [m, n].
 /// n and k are this rank's extents: the unsharded product has n * ranks columns (ag_gemm), or sums
 /// over k * ranks terms (gemm_rs, gemm_ar).
 struct Problem {
@@ -30,11 +30,11 @@ struct Problem {
   /// Columns of each weight's product (gemm_rs and gemm_ar: one weight). Ops without weights: {k}.
   std::vector<std::int64_t> n;
   std::int64_t k = 0;                        ///< inner extent of the product: columns of a or x
-  DType dtype{};                             ///< of every tensor
+  DType dtype{};                             ///< type of every tensor
   bool bias = false;                         ///< a bias is added, one for each weight
   Activation activation = Activation::none;  ///< applied before the result is rounded
-  bool return_gathered = false;              ///< ag_gemm: also return the gathered a [m, k]
-  /// Rows of each rank's shard; empty: m split evenly, the first m % ranks shards one row longer.
+  bool return_gathered = false;              ///< ag_gemm: the gathered a [m, k] is also a result
+  /// Rows of each rank's shard; empty: an even split, with the remainder on the first ranks.
   std::vector<std::int64_t> rows = {};
   bool residual = false;  ///< gemm_rs, gemm_ar: a matrix of the shape of `out` is added to the sum
 
@@ -79,12 +79,12 @@ struct PlanOptions {
   std::optional<Path> path;            ///< fused, medium or unfused
   std::optional<RouteKind> route;      ///< who sends to whom
   std::optional<Transport> transport;  ///< who moves bytes
-  /// tile_m, tile_n: rows and columns of a worker's tile; blocks: gemm_ar on CPU ranks, number of
-  /// row blocks, which are reduced one after the other.
+  /// tile_m, tile_n: rows and columns of a worker's tile. blocks: gemm_ar on CPU ranks splits the
+  /// rows into this number of blocks, which are reduced one after the other.
   std::optional<int> tile_m, tile_n, blocks;
   std::optional<std::int64_t> chunk_rows;  ///< rows of one transfer
   std::optional<bool> straddle;            ///< tiles may cross the borders of shards
-  std::optional<DType> partials;   ///< type in which partial sums are sent; CPU ranks: also fp32
+  std::optional<DType> partials;   ///< type in which partial sums are sent; fp32: CPU ranks only
   std::optional<int> local_ranks;  ///< two_level: ranks per node, a divisor of the group's size
 
   bool operator==(const PlanOptions&) const = default;
@@ -101,8 +101,8 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 ///   sums      `store`: the GEMM or summing kernel writes to peers; `push`: kernels of a collective
 ///             (medium: copy engines) send partial sums; `pull`: the summing kernel (fused gemm_ar:
 ///             warps of the GEMM) reads all ranks' partial sums; `multimem`: the NVLink switch adds
-/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums. A GEMM before sums is
-/// cuBLASLt's if cuBLASLt is measured or predicted to be faster.
+/// If unfused, the GEMM waits for all rows (ag_gemm) or runs before the sums. A GEMM before sums
+/// runs in cuBLASLt if cuBLASLt is measured or predicted to be faster.
 struct Plan {
   Op op{};                            ///< what is computed
   Path path = Path::fused;            ///< whether and how GEMM and transfers overlap
@@ -112,7 +112,7 @@ struct Plan {
   int tile_m = 128;                   ///< rows that a worker computes at a time
   int tile_n = 256;                   ///< columns that a worker computes at a time
   std::int64_t chunk_rows = 128;      ///< rows that one transfer moves, whatever tile_m is
-  int blocks = 1;                     ///< gemm_ar on CPU ranks: row blocks, one after another
+  int blocks = 1;                     ///< gemm_ar on CPU ranks: number of row blocks
   int workers = 1;                    ///< CPU ranks: compute threads; GPUs: clusters of CTAs
   /// Whether tiles may cross shard borders. Such tiles are computed last (ag_gemm) or first
   /// (gemm_rs). gemm_rs on GPU ranks: the two CTAs of a cluster have tiles of two shards.
@@ -132,7 +132,7 @@ struct Plan {
 
 /// A hash; equal values have equal hashes. Errors: none.
 std::size_t hash_value(const Problem&);
-/// The same for options. Errors: none.
+/// A hash of plan options. Errors: none.
 std::size_t hash_value(const PlanOptions&);
 
 /// Prints a problem on one line, as `tilelace plan` does. Errors: the stream's.

@@ -14,7 +14,7 @@
 
 namespace tilelace {
 
-/// Who carries bytes. `engine`: a copy engine (sums on GPU ranks: mostly kernels, see Plan).
+/// Who carries bytes. `engine`: a copy engine (for sums on GPUs, kernels in most plans; see Plan).
 /// `worker`: the workers that compute. `library`: NCCL. `memory`: the receiver's memory, which adds
 /// values as they arrive. `switched`: the NVLink switch.
 enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
@@ -22,10 +22,10 @@ enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
 /// Facts about a transport.
 struct TransportRow {
   Transport transport;    ///< the transport that the row is for
-  std::string_view name;  ///< as the command and plans spell it
+  std::string_view name;  ///< the name in the command and in plans
   Carrier carrier;        ///< who moves the bytes
   bool pulls = false;     ///< true: the receiver reads; false: the sender writes
-  bool gpus = false;      ///< for GPU ranks only
+  bool gpus = false;      ///< the transport is for GPU ranks only
 
   /// Whether the sender sends, but not by its GEMM's workers. Only then can CPU ranks relay sums.
   [[nodiscard]] constexpr bool pushes() const { return carrier == Carrier::engine && !pulls; }

@@ -19,9 +19,9 @@ namespace tilelace {
 struct TuneOptions {
   double seconds = 480;  ///< problems that would start after this time are left out; more than 0
   double problem_seconds = 0;  ///< limit for one problem; 0: none
-  int candidates = 3;          ///< plans of each kind to time, the best predicted first; 1 to 1000
-  bool again = false;          ///< also tunes problems that are in the communicator's tables
-  bool force = false;          ///< also tunes on GPUs that other programs use or that are throttled
+  int candidates = 3;          ///< number of timed plans per kind, best predicted first; 1 to 1000
+  bool again = false;          ///< true: problems in the communicator's tables are tuned, too
+  bool force = false;          ///< true: GPUs may be throttled or in use by other programs
 };
 
 /// A problem, its fastest plan, and the times.
@@ -36,7 +36,7 @@ struct TunedProblem {
 /// The fastest tiles for one of the two products of a layer of experts, and the times.
 struct TunedExperts {
   std::int64_t m = 0;     ///< tokens of all ranks
-  bool first = true;      ///< true: the product of the layer's first half; false: of its second
+  bool first = true;      ///< true: the layer's first product; false: its second product
   std::string tiles;      ///< name of the tiles, as `tilelace plan` prints it
   double us = 0;          ///< time of a product on the slowest rank
   double rule_us = 0;     ///< measured time of the tiles that calls use without a table
@@ -76,9 +76,9 @@ TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {}
 TuneResult tune_experts(Communicator&, const MoeLayer& layer, std::span<const std::int64_t> m,
                         const TuneOptions& = {});
 
-/// Writes the rows as a table. Rows of an existing file stay if it is a table for the same GPUs
-/// and kernels. The file is never half written. Local: one rank does it. Errors: usage (the file
-/// cannot be written, an existing one is no table, or the result has no rows).
+/// Writes the rows as a table. Rows of an existing file stay if the file is a table for the same
+/// GPUs and kernels. The file is never half written. Local: one rank writes. Errors: usage (the
+/// file cannot be written, an existing file is no table, or the result has no rows).
 void write_tuning(const TuneResult&, const std::string& file);
 
 }  // namespace tilelace

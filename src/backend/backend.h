@@ -98,17 +98,17 @@ class Backend {
                                              const CollectiveOptions&) const = 0;
   /// Replaces a call that this rank cannot make: the peers get the reason instead of waiting.
   virtual void refuse(std::string_view reason, void* stream) = 0;
-  /// As refuse, for a collective: on GPUs collectives have slots and call numbers of their own.
+  /// As refuse, but for collectives, which on GPUs have slots and call numbers of their own.
   virtual void refuse_collective(std::string_view reason, void* stream) { refuse(reason, stream); }
-  /// Waits until the work in the stream is done, at most bound_s, and throws the work's errors.
+  /// Waits at most bound_s seconds for the work in the stream, and throws the work's errors.
   virtual void synchronize(void* stream, double bound_s) = 0;
   /// Collective. Errors: usage (sizes differ), system, peer, timeout.
   virtual ReachableMemory allocate(std::size_t bytes) = 0;
-  /// Zero-filled, aligned to 256 bytes. Local. Error: system.
+  /// Makes zero-filled memory, aligned to 256 bytes. Local. Error: system.
   virtual std::unique_ptr<RankMemory> make_memory(std::size_t bytes) = 0;
-  /// What the checked mode of CPU ranks has found, one text per finding; empty if it is off.
+  /// What the checked mode of CPU ranks has found, one text per finding; empty if the mode is off.
   [[nodiscard]] virtual std::vector<std::string> findings() const = 0;
-  /// The link to a peer. GPU ranks choose links in the first prepare. Error: usage (before that).
+  /// The link to a peer. Error: usage (GPU ranks before the first prepare, which chooses links).
   [[nodiscard]] virtual const comm::LinkRow& link_to(int peer) const = 0;
 
   // For GPU ranks only.
@@ -117,7 +117,7 @@ class Backend {
   virtual void take_tuning(const std::shared_ptr<const plan::TuningTable>& /*table*/) {}
   /// The device's name, from the driver.
   [[nodiscard]] virtual std::string device_name() const { return ""; }
-  /// Whether `stream`, or one that blocks it, is captured. Errors: usage (broken capture), system.
+  /// Whether `stream` or a stream that blocks it is captured. Errors: usage (bad capture), system.
   [[nodiscard]] virtual bool is_captured(void* /*stream*/) const { return false; }
   /// Whether this build has the kernels of a plan.
   [[nodiscard]] virtual bool has_kernel(const Plan& /*plan*/, DType /*dtype*/) const {

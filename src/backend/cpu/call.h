@@ -25,8 +25,8 @@ using schedule::Index;
 using schedule::RowRange;
 
 /// A rank's page. Each peer writes a header word here, with a hash of its call; the rank itself
-/// writes a card, which describes its call in words. There are two of each, used in turn: a rank
-/// whose call was refused may be in its next call when a peer reads the refused call's card.
+/// writes a card, which describes its call in words. Calls alternate between two of each, because a
+/// rank may be in its next call when a peer still reads the card of a call that was refused.
 struct Control {
   std::array<std::array<comm::Header, comm::kMaxRanks>, 2> headers;
   std::array<std::array<char, 1024>, 2> cards;  // room for 64 shard sizes and a plan
@@ -38,8 +38,8 @@ constexpr std::uint32_t kRefused = 0;
 constexpr std::uint32_t kPreparing = 1;
 /// Header hash of a rank that allocates the staging of collectives, before its first collective.
 constexpr std::uint32_t kPreparingCollectives = 2;
-/// Header hash kUnfit + r: the sender's all_to_all does not fit rank r's. It replaces the call's
-/// header at all peers, so that ranks whose counts fit do not wait for these two.
+/// Header hash kUnfit + r says that the sender's all_to_all does not fit that of rank r. All peers
+/// get this header instead of the call's, so that they do not wait for these two ranks.
 constexpr std::uint32_t kUnfit = 64;
 static_assert(kUnfit + comm::kMaxRanks <= plan::kFirstHash);
 
@@ -49,7 +49,7 @@ struct Disagreement {
   int peer = 0;
 };
 
-/// One slot (a call's staging) on all ranks: rank r's flags at flags(r), its data at data(r).
+/// One slot (a call's staging) on all ranks. Rank r has flags at flags(r) and data at data(r).
 struct SlotView {
   std::byte* base = nullptr;  ///< address of rank 0's slot
   std::size_t stride = 0;     ///< bytes from one rank's slot to the next
@@ -70,11 +70,11 @@ struct Call {
   SlotView slot;
   std::uint32_t epoch = 0;
   std::uint32_t hash = 0;
-  /// If each pair of ranks has its own hashes (all_to_all): by rank, the hash in the header sent to
-  /// that rank, and the hash expected from that rank. Else empty, and `hash` serves for all.
+  /// For all_to_all, where each pair of ranks has its own hashes: hashes_to[r] is sent to rank r,
+  /// and hashes_from[r] is expected from rank r. Else both are empty, and `hash` is for all ranks.
   std::vector<std::uint32_t> hashes_to, hashes_from;
   double timeout_s = 0;
-  std::span<const std::unique_ptr<Link>> links;  ///< by rank
+  std::span<const std::unique_ptr<Link>> links;  ///< the links to all ranks, by rank
   const Problem* problem = nullptr;
   const Plan* plan = nullptr;
   const Operands* operands = nullptr;
@@ -127,7 +127,7 @@ struct Call {
   std::exception_ptr failure_;
 };
 
-/// A thread of a rank in a call: a compute worker or, with worker -1, the one that copies.
+/// A thread of a rank in a call: a compute worker or, with worker -1, the thread that copies.
 struct Actor {
   int worker = -1;
   [[nodiscard]] const char* role() const { return worker < 0 ? "copy" : "compute"; }

@@ -50,9 +50,9 @@ class Engine final : public Backend {
 
   /// The largest needs of all prepared calls.
   struct Room {
-    std::int64_t flags = 64, data = 64;  ///< bytes of a slot's flags, and of its data
+    std::int64_t flags = 64, data = 64;  ///< sizes in bytes of a slot's flags and of a slot's data
     int tile_m = 1, tile_n = 1;
-    Index parked = 0;  ///< parts of straddling tiles that a worker keeps (worker_state.h)
+    Index parked = 0;  ///< number of entries in WorkerState::parked
 
     [[nodiscard]] bool fits(const Room& r) const { return flags <= r.flags && data <= r.data; }
     [[nodiscard]] bool workers_fit(const Room& r) const {
@@ -79,7 +79,7 @@ class Engine final : public Backend {
   void end_waits(const Call&, ErrorKind);
   /// Runs one job on every actor: indices 0 .. workers - 1 compute, index `workers` copies.
   void on_actors(Call&, const std::function<void(int)>& job);
-  /// Runs one actor's role, recorded if the checked mode is on.
+  /// Runs one actor's role, and records the steps if the checked mode is on.
   template <class Schedule, class Verbs, class Role>
   void act(const Call&, const Schedule&, Actor, Verbs&, Role);
   void run_gather(Call&, const WeightColumns&, Part);
@@ -91,7 +91,7 @@ class Engine final : public Backend {
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Allocates the staging for collectives, once all ranks are in a call that needs it. If a rank
+  /// Allocates staging for collectives, once all ranks are in a call that needs staging. If a rank
   /// makes another call, the error describes this rank's call by `name` and `card` (call.h).
   void stage_collectives(std::string_view name, std::string_view card);
   /// A collective's name for error texts, and the words that come before the plan on its card.
@@ -110,7 +110,7 @@ class Engine final : public Backend {
   CommunicatorOptions options_;
   Machine machine_;
   std::shared_ptr<CheckedGroup> checked_;
-  std::vector<std::unique_ptr<Link>> links_;  ///< by rank
+  std::vector<std::unique_ptr<Link>> links_;  ///< the links to all ranks, by rank
   std::shared_ptr<comm::SymmetricMemory> control_;
   std::shared_ptr<comm::SymmetricMemory> slots_;
   std::int64_t slot_bytes_ = 0;

@@ -9,7 +9,7 @@ namespace tilelace::cpu {
 
 class GatherVerbs final : public CallVerbs {
  public:
-  /// `state` and `columns` may be null for the copy role.
+  /// `state` and `columns` may be null for the actor that copies.
   GatherVerbs(Call& call, Actor actor, const schedule::AgGemm& s, WorkerState* state,
               const WeightColumns* columns)
       : CallVerbs(call, actor), s_(s), state_(state), columns_(columns) {}

@@ -9,8 +9,8 @@
 
 namespace tilelace::cpu {
 
-/// Reduces `count` elements of all terms, in the order of the terms. Floats are added in fp32 and
-/// rounded once. Reduction::max: a NaN wins; of equal values, the first. `out` may be a term.
+/// Reduces `count` elements of all terms, in the order of the terms. `out` may be a term. Floats
+/// are added in fp32 and rounded once. Reduction::max takes a NaN, or else the first largest value.
 void add_up(Item, Reduction, std::span<const std::byte* const> terms, std::int64_t count,
             std::byte* out);
 

@@ -14,7 +14,7 @@
 
 namespace tilelace::cpu {
 
-/// Rows of `width` bytes; strides in bytes.
+/// Rows of `width` bytes each. Strides are in bytes.
 struct RowsCopy {
   std::byte* to = nullptr;
   std::int64_t to_stride = 0;
@@ -45,8 +45,8 @@ class Link {
   [[nodiscard]] const comm::LinkRow& row() const { return row_; }
   /// Moves rows to or from the peer; returns when they have arrived.
   [[nodiscard]] virtual comm::WaitStatus copy(const RowsCopy&, const Bound&) = 0;
-  /// Runs `store`, which writes `bytes` bytes to the peer's memory. On an emulated wire it
-  /// returns when the wire would have finished. Only on links that map memory.
+  /// Runs `store`, which writes `bytes` bytes to the peer's memory. On an emulated wire
+  /// the call returns when the wire would have finished. Only on links that map memory.
   [[nodiscard]] virtual comm::WaitStatus store(std::int64_t bytes,
                                                const std::function<void()>& store,
                                                const Bound&) = 0;

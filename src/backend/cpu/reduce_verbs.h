@@ -61,7 +61,7 @@ class ReduceVerbs final : public CallVerbs {
   [[nodiscard]] Index result_bytes() const {
     return call_.problem->n[0] * static_cast<Index>(size_of(call_.problem->dtype));
   }
-  /// Whether own finished rows also go to the slot, from which peers fetch or workers send them.
+  /// Whether own finished rows also go to the slot, for peers to fetch or for workers to send.
   [[nodiscard]] bool keeps_result() const { return !row_of(s_.transport).pushes(); }
 
   const schedule::GemmReduce& s_;

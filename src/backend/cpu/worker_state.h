@@ -22,7 +22,7 @@ struct WorkerState {
   TileGemm gemm;
   std::vector<float> accumulator;
   std::vector<float> second;  ///< swiglu: the up product; reduce ops: the sum
-  /// Own rows of straddling tiles, by column c: [c] at the shard's start, [cols + c] at its end.
+  /// Own rows of border tiles, by tile column c: [c] at the shard's start, [cols + c] at its end.
   std::vector<std::vector<float>> parked;
 };
 

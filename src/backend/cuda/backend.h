@@ -58,17 +58,17 @@ class GpuBackend : public Backend {
   /// Errors: usage (a rank is already in a call), peer, timeout.
   void meet_for_preparation();
   void meet();
-  /// The calls in words, which ranks compare. Errors: usage (no plan, a weight not on the device).
+  /// The calls as text, for ranks to compare. Errors: usage (no plan, a weight not on the device).
   [[nodiscard]] std::string described(std::span<const PreparedCall> calls) const;
   void refuse_preparation(std::string_view reason);
-  /// The share for these calls and those prepared earlier, whose share was `before`.
+  /// The share of the device for these calls and the earlier ones, whose share was `before`.
   [[nodiscard]] RankShare share_of(std::span<const PreparedCall> calls, RankShare before) const;
   /// Releases what was prepared, or keeps it in `retired_` if graphs captured calls that use it.
   void retire();
   void throw_if_graphs_failed();
-  /// Throws if no call can be made: not prepared, a peer has left, an earlier call failed.
+  /// Throws if nothing is prepared, a peer has left, or an earlier call has failed.
   void require_ready(std::string_view op);
-  /// After a usage error: ranks disagreed, so calls are refused until all prepare again.
+  /// If ranks disagreed (a usage error), refuses calls from now on until all ranks prepare again.
   void fall_out(const Error& error);
   void check_tensors(const Problem& problem, const Operands& operands, Part part) const;
   /// Whether the stream belongs to this device. Errors: those of capture_of (base/capture_of.h).
@@ -76,7 +76,7 @@ class GpuBackend : public Backend {
   void require_own_stream(std::string_view op, void* stream) const;
   void enqueue(const Problem& problem, const Plan& plan, const Operands& operands);
   void enqueue_gemm(const Problem& problem, const Operands& operands);
-  /// A collective, ready to be enqueued. checked() makes it from arguments. Errors: usage.
+  /// A collective, ready to be enqueued. checked() makes it from arguments or throws a usage error.
   struct CheckedCollective;
   [[nodiscard]] CheckedCollective checked(Collective, const CollectiveArgs& args,
                                           const CollectiveOptions& options) const;
@@ -97,14 +97,14 @@ class GpuBackend : public Backend {
   int device_;
   std::string uuid_, name_;
   Machine machine_;
-  std::vector<const comm::LinkRow*> links_;  ///< by rank; empty before prepare
+  std::vector<const comm::LinkRow*> links_;  ///< links by rank; empty before prepare
   bool shares_device_ = false;  ///< other communicators' kernels may run at the same time
-  std::unique_ptr<GemmWorkspace> workspace_;      // of GEMMs without communication
+  std::unique_ptr<GemmWorkspace> workspace_;      // for GEMMs without communication
   std::unique_ptr<RankOps> ops_;                  // null before prepare
   std::unique_ptr<CollectiveCalls> collectives_;  // null before the first collective
   std::string collectives_out_of_step_;           // why collectives are refused, or empty
-  SlotNeeds needs_;                               // of the prepared calls
-  RankShare share_;                               // of the prepared calls
+  SlotNeeds needs_;                               // needs of the prepared calls
+  RankShare share_;                               // share of the prepared calls
   struct Retired {
     std::unique_ptr<RankOps> ops;
     bool in_step;  ///< false: ranks disagreed, and waits of `ops` were ended

@@ -32,7 +32,7 @@ void store_tile(const Epilogue& epilogue, const float* acc, const float* acc2, s
 /// acc += partial.
 void add_tile(float* acc, std::int64_t ldacc, const void* partial, DType dtype,
               std::int64_t ldpartial, std::int64_t rows, std::int64_t cols);
-/// acc = partial: the first term of a sum.
+/// acc = partial, for the first term of a sum.
 void load_tile(float* acc, std::int64_t ldacc, const void* partial, DType dtype,
                std::int64_t ldpartial, std::int64_t rows, std::int64_t cols);
 /// out = acc, rounded.

@@ -13,7 +13,7 @@ namespace tilelace::cpu {
 /// partials. If values are rounded more often, the factor must be larger (a bf16 ring: 1.15).
 struct ErrorModel {
   Activation activation = Activation::none;
-  int roundings = 1;  ///< roundings of the value itself; the reference counts those of partials
+  int roundings = 1;  ///< roundings of the value itself, without those of partials
   double frobenius_factor = 0;
 };
 

@@ -12,10 +12,10 @@ namespace tilelace::cpu {
 /// One expert's product. Views are dense; x and out have the same number of rows.
 struct ExpertProduct {
   TensorView x;                ///< [rows, k]
-  TensorView weight;           ///< [w, k]; w is n, or 2 n if gated
+  TensorView weight;           ///< [w, k]; w is n (gated activation: 2 n)
   const void* bias = nullptr;  ///< [w] or null
   ExpertActivation activation{};
-  const float* scales = nullptr;  ///< as in GroupedGemmArgs, for rows of this x
+  const float* scales = nullptr;  ///< scales, sources: as in GroupedGemmArgs, for rows of x
   const std::int32_t* sources = nullptr;
   TensorView out;  ///< [rows, n]
 };
@@ -29,7 +29,7 @@ class ExpertGemm {
 
   /// Allocates scratch memory for products with this k. Errors: std::bad_alloc.
   void prepare(std::int64_t k);
-  /// Computes columns [part * kCols, ..) of the result. k must not exceed the prepared k.
+  /// Computes up to kCols columns of the result, from part * kCols on. k: at most the prepared k.
   void run(const ExpertProduct&, std::int64_t part);
 
  private:
@@ -38,7 +38,7 @@ class ExpertGemm {
                 bool gated);
   const float* row_scales(const ExpertProduct&, std::int64_t first, std::int64_t rows);
 
-  std::vector<float> panels_[2];  ///< packed weight in strips [k, lanes]; gated: gate, then up
+  std::vector<float> panels_[2];  ///< packed weight in strips [k, lanes]; gated: [0] gate, [1] up
   std::vector<float> rows_;       ///< rows of x
   std::vector<float> sums_[2];
   std::vector<float> weight_row_;

@@ -14,7 +14,7 @@ namespace tilelace::cpu {
 void reference_gemm(const TensorView& a, const TensorView& w, double* y, double* abs_sum,
                     bool accumulate);
 
-/// The reference of one output block, summed over ranks; `check_gemm` compares with it.
+/// The reference for one block of the output, summed over ranks; check_gemm uses it.
 class GemmReference {
  public:
   GemmReference(std::int64_t rows, std::int64_t cols);
@@ -28,8 +28,8 @@ class GemmReference {
 
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t cols() const { return cols_; }
-  /// Three matrices [rows, cols]: the value; sum |a b| (plus |bias| and |residual|); the sum of the
-  /// magnitudes of the rounded partials.
+  /// Matrices [rows, cols]. value: the exact result. abs_sum: sum |a b| + |bias| + |residual|.
+  /// rounded_sum: the sum of the magnitudes of the rounded partials.
   [[nodiscard]] const std::vector<double>& value() const { return value_; }
   [[nodiscard]] const std::vector<double>& abs_sum() const { return abs_sum_; }
   [[nodiscard]] const std::vector<double>& rounded_sum() const { return rounded_sum_; }

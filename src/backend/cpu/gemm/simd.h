@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiles loops for generic x86-64, AVX2 and AVX-512 and chooses one at run time, so that a binary
-// runs on any CPU. (Not target_clones: its resolvers run before a sanitizer is ready.)
+// Compiles loops for generic x86-64, AVX2 and AVX-512, and chooses the version at run time, so that
+// a binary runs on any CPU. (The resolvers of target_clones would run before a sanitizer is ready.)
 #pragma once
 #include <cstdint>
 

@@ -22,7 +22,7 @@ class TileGemm {
 
   /// c[rows, panel_cols] = a[rows, k] * panel^T, in fp32. `a` has the weight's dtype; `lda` and
   /// `ldc` are row strides in elements. c is not written beyond panel_cols. k = 0 gives zeros.
-  /// Fastest with lda = k and ldc = panel_cols: other strides cost a copy of the tile.
+  /// The run is fastest with lda = k and ldc = panel_cols. Other strides cost a copy of the tile.
   void run(const PackedWeight& weight, std::int64_t panel, const void* a, std::int64_t lda,
            std::int64_t rows, float* c, std::int64_t ldc);
 

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// The first library of `names` that dlopen finds, never closed. `problem`: why there is none.
+/// The first library of `names` that dlopen finds; it stays open. `problem` says why none is found.
 class DynamicLibrary {
  public:
   DynamicLibrary(std::initializer_list<const char*> names, std::string& problem)
@@ -23,7 +23,7 @@ class DynamicLibrary {
   }
   [[nodiscard]] bool open() const { return handle_ != nullptr; }
 
-  /// Sets `function` to the library's function of this name; null if there is none.
+  /// Sets `function` to the library's function of this name, or to null if there is none.
   template <class Function>
   void look(Function& function, const char* name) const {
     function = reinterpret_cast<Function>(dlsym(handle_, name));

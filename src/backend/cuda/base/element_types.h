@@ -15,7 +15,7 @@
 
 namespace tilelace::cuda {
 
-/// Calls f with the kernels' type for t, as f(Bf16Element{}). If there is none: an empty result.
+/// Calls f with the kernels' type for t, as f(Bf16Element{}). If kernels have none, returns {}.
 template <class F>
 auto with_element(DType t, const F& f) -> decltype(f(Bf16Element{})) {
   using Result = decltype(f(Bf16Element{}));
@@ -39,22 +39,22 @@ auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
 /// The vendor libraries' names of a type.
 struct LibraryTypes {
   DType type;
-  cudaDataType_t blas;      ///< in cuBLAS
-  CUtensorMapDataType map;  ///< in tensor maps
+  cudaDataType_t blas;      ///< the name in cuBLAS
+  CUtensorMapDataType map;  ///< the name in tensor maps
 };
 inline constexpr LibraryTypes kLibraryTypes[] = {
     {DType::bf16, CUDA_R_16BF, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16},
     {DType::fp16, CUDA_R_16F, CU_TENSOR_MAP_DATA_TYPE_FLOAT16},
     {DType::fp32, CUDA_R_32F, CU_TENSOR_MAP_DATA_TYPE_FLOAT32}};
 
-/// The names, or none if the vendor libraries do not have the type.
+/// The names of a type, or no value if the vendor libraries do not have the type.
 constexpr std::optional<LibraryTypes> find_library_types(DType t) {
   for (const LibraryTypes& row : kLibraryTypes)
     if (row.type == t) return row;
   return std::nullopt;
 }
 
-/// Errors: usage (neither a type that kernels have nor the accumulators' type).
+/// The names of a type. Errors: usage (the vendor libraries do not have the type).
 inline LibraryTypes library_types(DType t) {
   if (const auto found = find_library_types(t)) return *found;
   throw Error(ErrorKind::usage, "cuda: dtype: got " + std::string(name_of(t)) +

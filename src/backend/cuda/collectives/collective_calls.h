@@ -16,7 +16,7 @@ struct CollectiveTensors {
   cudaStream_t stream = nullptr;
   ReachableTensor reachable = {};      ///< direct call: `out`, if peers store to it
   ReachableTensor inputs = {};         ///< direct sum: `in`, which peers read
-  const std::int32_t* word = nullptr;  ///< as in ExchangeParams
+  const std::int32_t* word = nullptr;  ///< word, wrong: as in ExchangeParams
   const std::int32_t* wrong = nullptr;
 };
 
@@ -56,7 +56,7 @@ class CollectiveCalls {
  private:
   void enqueue_piece(const plan::CollectiveCall&, const plan::CollectivePlan&,
                      const CollectiveTensors&, plan::Index piece);
-  /// Begins a call: fills in the call's places in the slot and returns how its kernel starts.
+  /// Begins a call: fills in the call's places in the slot and returns the kernel's Start.
   Start enter(ExchangeParams&, const plan::CollectivePlan&, const CallName&, int ctas,
               cudaStream_t);
 };

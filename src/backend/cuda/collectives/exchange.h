@@ -24,14 +24,14 @@ struct ParcelAt {
 };
 
 struct ExchangeParams {
-  schedule::RingExchange schedule;                 ///< workers: CTAs for lines, else warps
+  schedule::RingExchange schedule;                 ///< its workers are CTAs for lines, else warps
   CallParams call;                                 ///< its hash covers what all ranks agree on
   std::uint32_t told[schedule::kMaxGpuRanks];      ///< hash in our header to each peer
   std::uint32_t expected[schedule::kMaxGpuRanks];  ///< hash expected from each peer
-  ParcelAt sends[schedule::kMaxGpuRanks];          ///< to each rank; own entry: what is kept
-  ParcelAt takes[schedule::kMaxGpuRanks];  ///< from each rank; own entry: kept data, or own sums
-  /// Direct calls, by rank r. `results`: where rank r's output takes this rank's parcel or sums.
-  /// `inputs`: where rank r's input has its terms of this rank's sums.
+  ParcelAt sends[schedule::kMaxGpuRanks];          ///< parcels for all ranks; own entry: kept data
+  ParcelAt takes[schedule::kMaxGpuRanks];  ///< parcels from all ranks; own entry: own result
+  /// For direct calls. results[r]: the place in rank r's output for this rank's parcel or sums.
+  /// inputs[r]: rank r's terms of this rank's sums, in rank r's input.
   std::byte* results[schedule::kMaxGpuRanks];
   std::byte* inputs[schedule::kMaxGpuRanks];
   std::size_t places = 0;  ///< offset of this slot's chunks or lines
@@ -51,21 +51,21 @@ struct ExchangeParams {
 struct ProductSum {
   ExchangeParams exchange;
   const uint4* bias = nullptr;      ///< [row_units] or null; added once
-  const uint4* residual = nullptr;  ///< beginning at this rank's first sum, or null; added once
+  const uint4* residual = nullptr;  ///< null, or residual from this rank's first sum on; added once
   std::uint32_t row_units = 1;
   std::uint32_t first_column = 0;  ///< column of the first sum, in units of 16 bytes
   Activation activation = Activation::none;
   DType dtype{};  ///< one of the kernels' element types
 };
 
-/// Enters the call, exchanges parcels and counts the call. Start::early: overlaps the end of the
-/// previous kernel. May be captured.
+/// Enqueues a kernel that enters the call, exchanges parcels as chunks and counts the call. With
+/// Start::early the kernel overlaps the end of the previous kernel. May be captured.
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
 /// The same, but parcels are sent as lines, in one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);
-/// The same, directly between the ranks' tensors.
+/// The same, but parcels move directly between the ranks' tensors.
 [[nodiscard]] cudaError_t enqueue_direct(const ExchangeParams&, Start, cudaStream_t);
-/// The same after a GEMM, for sums of its partials.
+/// The same after a GEMM, for sums of the GEMM's partials.
 [[nodiscard]] cudaError_t enqueue_chunks(const ProductSum&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_lines(const ProductSum&, Start, cudaStream_t);
 

@@ -17,8 +17,8 @@ void set_hash(ExchangeParams&, std::uint32_t hash);
 
 /// The room that a schedule's places (for data) and words (flags) need in a slot.
 SlotNeeds slot_needs_of(const schedule::Exchange&, bool lines);
-/// Fills in where a call's words and places are in the slot (places of chunks: at offset `chunks`).
-/// Set the hashes first.
+/// Fills in where a call's words and places are in the slot. The places of chunks are at offset
+/// `chunks`. Set the hashes first.
 void place_in_slot(ExchangeParams&, const RankCalls&, unsigned slot, bool lines, std::size_t chunks,
                    const CallName&);
 
