@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of all_reduce_norm: an exchange of whole rows. On every rank a CTA, or a cluster for long
+// Kernels of all_reduce_norm, an exchange of whole rows. On every rank a CTA, or a cluster for long
 // rows, sums and normalises each row.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
@@ -8,9 +8,9 @@
 
 namespace tilelace::cuda {
 
-/// One piece of a call. Tensors are the caller's: contiguous rows of `row_units` units of 16 bytes.
+/// One piece of a call. The caller's tensors have contiguous rows of `row_units` 16-byte units.
 struct NormParams {
-  ExchangeParams exchange;  ///< its rows are parts * part_places units, with padding
+  ExchangeParams exchange;  ///< a row in `exchange` has parts * part_places units, with padding
   const uint4* x;
   const uint4* residual;
   const uint4* weight;
@@ -20,14 +20,14 @@ struct NormParams {
   float* scales;
   std::int64_t rows;
   int row_units;
-  int parts, part_places;  ///< CTAs that share a row (a cluster); units that fit in each
+  int parts, part_places;  ///< parts: CTAs that share a row; part_places: room of one CTA, in units
   int chunk_rows;
-  float share;  ///< 1 / elements of a row
+  float share;  ///< 1 / (number of elements in a row)
   float eps;
   NormQuant quant;
 };
 
-/// As enqueue_lines and enqueue_chunks.
+/// These functions are like those of exchange.h without `norm_` in their names.
 [[nodiscard]] cudaError_t enqueue_norm_lines(const NormParams&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t enqueue_norm_chunks(const NormParams&, Start, cudaStream_t);
 [[nodiscard]] cudaError_t load_norm_lines();

@@ -18,7 +18,7 @@ TILELACE_DEVICE float activate(Activation kind, float x) {
   }
 }
 
-/// Rotates the values by kBy: the first kBy move to the end.
+/// Rotates the values so that the first kBy values move to the end.
 template <int kBy, int kValues>
 TILELACE_DEVICE void rotate(float* f) {
   float front[kBy];
@@ -29,8 +29,8 @@ TILELACE_DEVICE void rotate(float* f) {
     f[e] = e + kBy < kValues ? f[e + kBy] : front[e + kBy - kValues];
 }
 
-/// Applies an activation to values, whose number is a multiple of four. There is one copy of the
-/// code, and values are rotated through it: one copy per value would not fit the instruction cache.
+/// Applies an activation to kValues values (a multiple of four). The code exists once and values
+/// are rotated through it, because one copy per value would not fit the instruction cache.
 template <int kValues>
 TILELACE_DEVICE void activate(Activation kind, float* f) {
   constexpr int kTogether = kValues % 8 == 0 ? 8 : 4;

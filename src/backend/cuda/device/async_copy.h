@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Starts a copy of 16 bytes of global memory that bypasses L1. Called by: any thread.
+/// Starts a copy of 16 bytes from global to shared memory that bypasses L1. Called by: any thread.
 TILELACE_DEVICE void copy_later(uint4* shared, const uint4* global) {
   const auto to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");

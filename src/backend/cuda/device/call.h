@@ -7,14 +7,14 @@
 
 namespace tilelace::cuda {
 
-/// The number of the running call. Called by: any thread, once the previous kernel has ended; in a
-/// call's last kernel, before the last count_call.
+/// The number of the running call. Called by: any thread, after the previous kernel has ended and,
+/// in a call's last kernel, before the last CTA calls count_call.
 TILELACE_DEVICE std::uint32_t call_number(const CallParams& c) {
   return *static_cast<const volatile comm::Flag*>(&c.counter->done) + 1;
 }
 
 /// Tells every peer that this rank has entered the call. Called by: one warp of the call's first
-/// kernel, once the previous kernel has ended, and with it all earlier calls.
+/// kernel, once the previous kernel, and thereby every earlier call, has ended.
 TILELACE_DEVICE void send_headers(const CallParams& c, std::uint32_t epoch) {
   const unsigned own =
       (epoch & 1U) * static_cast<unsigned>(c.ranks) + static_cast<unsigned>(c.rank);
@@ -35,7 +35,7 @@ TILELACE_DEVICE void count_call(const CallParams& c, std::uint32_t epoch) {
   counter->done = epoch;
 }
 
-/// Verb admit: whether all peers have entered and make the same call. Called by: one warp.
+/// Verb admit. Waits for all peers. Returns whether they make the same call. Called by: one warp.
 TILELACE_DEVICE bool wait_admission(const CallParams& c, std::uint32_t epoch) {
   const auto* headers =
       reinterpret_cast<const comm::Header*>(c.base + c.rank * c.stride + c.headers);

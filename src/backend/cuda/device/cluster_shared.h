@@ -5,9 +5,9 @@
 
 namespace tilelace::cuda {
 
-/// Stores `value` to the same variable in CTA `cta` of the cluster and counts 8 bytes on that CTA's
-/// `barrier`, whose waiters then see the value. That CTA must be running. Unlike barrier.cluster,
-/// this waits for no other stores. Called by: any thread. Never blocks.
+/// Stores `value` to the copy of `*shared` in CTA `cta` of the cluster and counts 8 bytes on that
+/// CTA's `barrier`. Threads that wait on this barrier then see the value. The CTA must be running.
+/// Unlike barrier.cluster, this waits for no other stores. Called by: any thread. Never blocks.
 TILELACE_DEVICE void send_at(float2* shared, int cta, float2 value, ptx::Shared barrier) {
   asm volatile(
       "{\n.reg .b32 to, b;\nmapa.shared::cluster.u32 to, %0, %1;\nmapa.shared::cluster.u32 b, %2, "

@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// Verbs of schedule::run_collect, for a crew of whole warps. Warps need not be in step, since each
-/// does its own waits. After a failed wait a warp copies nothing more.
+/// The verbs of schedule::run_collect, for a crew of whole warps. Each warp waits for itself, so
+/// warps need not be in step. After a failed wait a warp copies nothing more.
 class Collect {
  public:
   TILELACE_DEVICE Collect(const CallParams& call, const schedule::ShareOrder& order,
@@ -32,7 +32,7 @@ class Collect {
           here_ && wait(call_.wait, place, flags + part.flag, epoch_) == comm::WaitStatus::reached;
     }
     here_ = __shfl_sync(~0U, here_ ? 1 : 0, 0) != 0;
-    __syncwarp();  // makes what lane 0 saw visible to all lanes; a shuffle does not
+    __syncwarp();  // unlike a shuffle, makes what lane 0 saw visible to all lanes
   }
 
   TILELACE_DEVICE void deliver(const schedule::SharedPart& part) {

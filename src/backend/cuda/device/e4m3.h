@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Two values as two bytes, the low one first.
+/// Returns two values as two bytes. The low byte is that of `low`.
 TILELACE_DEVICE std::uint32_t e4m3_pair(float low, float high) {
   std::uint16_t r;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(high), "f"(low));

@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Start::in_pairs: clusters of two CTAs, so `ctas` must be even. May be captured in a graph.
+/// With Start::in_pairs `ctas` must be even. The launch may be captured in a graph.
 template <class... Params, class... Arguments>
 cudaError_t launch_as(Start start, void (*kernel)(Params...), int ctas, int threads,
                       cudaStream_t stream, const Arguments&... arguments) {

@@ -10,7 +10,7 @@
 
 namespace tilelace::cuda {
 
-/// Rounds to nearest, ties to even.
+/// Rounds two values to nearest even and packs them into a word, with `low` in the low half.
 TILELACE_DEVICE std::uint32_t pack(float low, float high, __nv_bfloat16 /*type*/) {
   std::uint32_t r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));

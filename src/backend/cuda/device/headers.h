@@ -5,11 +5,11 @@
 
 namespace tilelace::cuda {
 
-/// Waits for the headers of all peers, one lane per peer, and compares them with ours. Called by:
-/// every lane of one warp, after the kernel that counted the previous call. Memory order and time
-/// limit: as wait (wait.h). Returns to all lanes whether every peer came and makes the same call. A
-/// header of a later call is accepted: its rank was in this call and went on, for example after a
-/// failed wait. `headers`: slot 0's words by rank, then slot 1's.
+/// Waits for the headers of all peers, one lane per peer, and compares them with this rank's hash.
+/// Called by: every lane of one warp, after the kernel that counted the previous call. Memory order
+/// and time limit: as in wait (wait.h). Returns to all lanes whether every peer came and makes the
+/// same call. A header of a later call is accepted, since its sender was in this call and went on,
+/// for example after a failed wait. `headers`: one word per rank for slot 0, then for slot 1.
 TILELACE_DEVICE bool wait_headers(const WaitContext& c, const comm::Header* headers, int rank,
                                   int ranks, std::uint32_t epoch, std::uint32_t hash) {
   bool good = true;

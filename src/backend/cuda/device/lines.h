@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verbs for units of 16 bytes whose flags are in the data: the call's number is stored with every
-// four bytes. A unit takes two lines. In memory, 32 units' first lines precede their second lines.
+// Verbs for 16-byte units without separate flags. The call's number is stored with every four
+// bytes. A unit takes two lines. In memory, the first lines of 32 units precede their second lines.
 #pragma once
 #include "backend/cuda/device/proxy.h"
 #include "comm/cuda_pairs.h"
@@ -14,7 +14,7 @@ struct alignas(16) Line {
 
 constexpr int kLinesOfUnit = 2;
 
-/// A unit's second line lies this many lines after its first. first_line: index of the first one.
+/// A unit's first line is at first_line(unit), and its second line lies kSecondLine lines later.
 constexpr int kSecondLine = 32;
 TILELACE_DEVICE std::int64_t first_line(std::int64_t unit) {
   return (unit & ~std::int64_t{31}) * kLinesOfUnit + (unit & 31);
@@ -37,8 +37,8 @@ TILELACE_DEVICE bool look_at_unit(const Line* place, std::int64_t unit, std::uin
                                   uint4& v) {
   std::uint64_t w[4];
   const Line* const line = place + first_line(unit);
-  comm::CudaPairs::load(line->words, w[0], w[1]);              // relaxed: numbers tell
-  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);  // relaxed: numbers tell
+  comm::CudaPairs::load(line->words, w[0], w[1]);              // relaxed: each word has a number
+  comm::CudaPairs::load(line[kSecondLine].words, w[2], w[3]);  // relaxed: each word has a number
   v = {static_cast<std::uint32_t>(w[0]), static_cast<std::uint32_t>(w[1]),
        static_cast<std::uint32_t>(w[2]), static_cast<std::uint32_t>(w[3])};
   return w[0] >> 32 == epoch && w[1] >> 32 == epoch && w[2] >> 32 == epoch && w[3] >> 32 == epoch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads and stores 16-byte units of parcels (data for a peer), which may have any alignment;
-// finishes sums; enters and admits calls in which each pair of ranks may have its own hash.
+// Functions for parcels (a rank's data for one peer), for finishing sums, and for entering and
+// admitting calls. A parcel may have any alignment, and each pair of ranks may have its own hash.
 #pragma once
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/device/activation.h"
@@ -11,7 +11,7 @@
 
 namespace tilelace::cuda {
 
-/// A parcel, for loads and stores of one thread.
+/// A parcel that one thread loads and stores in units of 16 bytes.
 class Units {
  public:
   TILELACE_DEVICE explicit Units(const ParcelAt& p)
@@ -68,9 +68,9 @@ class Units {
   bool aligned_;
 };
 
-/// Reads the parameters, whose first read is slow, then waits for the end of the previous kernel.
-/// Then lets the next kernel start once all CTAs of this one run; but not on a shared device,
-/// where the next kernel would take SMs of other communicators.
+/// Reads the parameters, since their first read is slow, and waits for the end of the previous
+/// kernel. Then lets the next kernel start once all CTAs of this kernel run. On a shared device the
+/// next kernel must wait, since it would take SMs from other communicators.
 template <class Params>
 TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   constexpr int kStep = 64;  // bytes of a line of the constant cache
@@ -85,8 +85,8 @@ TILELACE_DEVICE void begin_exchange(const Params& p, const ExchangeParams& e) {
   if (e.lets_next_begin) ptx::launch_dependents();
 }
 
-/// The hash plus ExchangeParams::word, if there is one (only the device knows the word). `kWords`:
-/// whether there may be a word; kernels of norms have none and no registers for it.
+/// Returns the hash plus *p.word if there is a word, which the host does not know. `kWords`:
+/// whether there may be a word. Kernels of norms have no word and no registers for it.
 template <bool kWords>
 TILELACE_DEVICE std::uint32_t with_word(const ExchangeParams& p, std::uint32_t hash) {
   return !kWords || p.word == nullptr ? hash : hash + static_cast<std::uint32_t>(__ldcg(p.word));
@@ -97,9 +97,9 @@ TILELACE_DEVICE bool refuses(const ExchangeParams& p) {
   return kWords && p.wrong != nullptr && __ldcg(p.wrong) != 0;
 }
 
-/// As send_headers, with a hash for each peer. It needs no release, which would wait for data in
-/// flight: the header says that earlier calls have ended, as they did with the previous kernel.
-/// (Direct sums fence first: peers read inputs.) Called by: one warp of the call's first kernel.
+/// Like send_headers, with a hash for each peer. The stores may be relaxed, since a header says
+/// only that earlier calls have ended, and they ended with the previous kernel. (Direct sums fence
+/// first, since peers read their inputs.) Called by: one warp of the call's first kernel.
 template <bool kWords = false>
 TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -114,7 +114,7 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   }
 }
 
-/// As count_call, but a grid of one CTA need not check whether it is the last.
+/// Like count_call, but a grid of one CTA does not check whether its CTA is the last one.
 TILELACE_DEVICE void count_exchange(const CallParams& c, std::uint32_t epoch) {
   if (gridDim.x > 1) return count_call(c, epoch);
   c.counter->next[(epoch + 1) & 1U] = epoch + 1;
@@ -129,7 +129,7 @@ TILELACE_DEVICE const comm::Header* header_of(const ExchangeParams& p, int peer,
          (epoch & 1U) * static_cast<unsigned>(c.ranks) + peer;
 }
 
-/// Whether header `seen` shows that the peer makes the same call, or is in a later one.
+/// Whether header `seen` shows that the peer makes the same call or is in a later call.
 template <bool kWords = false>
 TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_t epoch,
                                  comm::Header seen) {
@@ -139,8 +139,8 @@ TILELACE_DEVICE bool agrees_with(const ExchangeParams& p, int peer, std::uint32_
   return comm::header_epoch(seen) != epoch || agrees(p.call.wait, place, seen, expected);
 }
 
-/// As wait_headers, but relaxed: it only tells whether results may be stored, and makes no data of
-/// peers visible. Called by: every lane of one warp.
+/// Like wait_headers, but with relaxed loads, which make no data of peers visible. It only tells
+/// whether results may be stored. Called by: every lane of one warp.
 template <bool kWords = false>
 TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
   const CallParams& c = p.call;
@@ -151,7 +151,7 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
     const WaitPlace place{Role::store, 0, -1, peer, kHeaderFlag};
     comm::Header seen = 0;
     const auto here = [&] {
-      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // relaxed: no data depends on it
+      comm::CudaPairs::load(header_of(p, peer, epoch), seen);  // relaxed: no data depends on `seen`
       return comm::epoch_reached(comm::header_epoch(seen), epoch);
     };
     while (good && !here()) good = wait.again(place);
@@ -163,7 +163,7 @@ TILELACE_DEVICE bool hear_peers(const ExchangeParams& p, std::uint32_t epoch) {
 TILELACE_HD constexpr const ExchangeParams& exchange_of(const ExchangeParams& p) { return p; }
 TILELACE_HD constexpr const ExchangeParams& exchange_of(const ProductSum& p) { return p.exchange; }
 
-/// The final value of a sum; `unit` counts within this rank's sums.
+/// The final value of a sum. `unit`: index of the 16-byte unit among this rank's sums.
 template <class Reduced>
 TILELACE_DEVICE uint4 finished(const ExchangeParams& p, Reduced& sum, schedule::Index /*unit*/) {
   return sum.done(p.divisor);

@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// After this, TMA operations of this thread see global memory as the thread sees it now: with its
-/// own stores, and with all that its acquires and barriers made visible.
+/// After this, TMA operations of this thread see global memory as the thread sees it now, with its
+/// own stores and with everything that its acquires and barriers made visible.
 TILELACE_DEVICE void proxy_fence_global() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
@@ -17,7 +17,7 @@ TILELACE_DEVICE void proxy_fence_global() {
 /// What a transfer does at its destination: overwrite the value, or add to it.
 enum class Landing : std::uint8_t { copy, add_bf16, add_fp16, add_fp32 };
 
-/// Copies global -> shared; completes on the barrier. Addresses and bytes are multiples of 16.
+/// Loads `bytes` bytes and completes on `barrier`. Addresses and `bytes` are multiples of 16.
 TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t bytes,
                                ptx::Shared barrier) {
   asm volatile(
@@ -27,8 +27,8 @@ TILELACE_DEVICE void bulk_load(ptx::Shared to, const void* from, std::uint32_t b
       : "memory");
 }
 
-/// Copies or adds shared -> global memory of any rank, in the bulk group that is committed next.
-/// An addition is one operation per element at the memory's owner; PTX defines it as .relaxed.gpu.
+/// Copies or adds from shared memory to any rank's global memory, in the next committed bulk group.
+/// Each element is added in one operation at the memory's owner; PTX defines it as .relaxed.gpu.
 template <Landing kLanding>
 TILELACE_DEVICE void bulk_store(void* to, ptx::Shared from, std::uint32_t bytes) {
   if constexpr (kLanding == Landing::copy)

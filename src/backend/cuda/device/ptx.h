@@ -61,9 +61,9 @@ TILELACE_DEVICE bool barrier_try(Shared b, int parity) {
       : "memory");
   return done != 0;
 }
-/// Bounded: after some minutes it returns although the phase has not ended, so that the kernel
-/// gives wrong results instead of hanging. Waits for peers have shorter bounds and reports.
-/// (Not a trap: a trap in a role's branch makes ptxas ignore the register count of that role.)
+/// Waits for the end of the phase, at most for some minutes; then the kernel gives wrong results
+/// instead of hanging. Waits for peers have shorter bounds and report failures. (A trap in a role's
+/// branch would make ptxas ignore the register count of that role.)
 TILELACE_DEVICE void barrier_wait(Shared b, int parity) {
   if (barrier_try(b, parity)) return;
   for (std::uint32_t n = 0; n < (1U << 28); ++n)
@@ -81,7 +81,7 @@ TILELACE_DEVICE void tensor_load(Shared dst, const CUtensorMap* map, Shared barr
       "l"(map), "r"(barrier), "r"(x), "r"(y)
       : "memory");
 }
-/// Loads to the same place in every CTA of the mask; completes on the same barrier in each.
+/// Loads to the same place in every CTA of the mask and completes on each such CTA's `barrier`.
 TILELACE_DEVICE void tensor_load_multicast(Shared dst, const CUtensorMap* map, Shared barrier,
                                            int x, int y, std::uint16_t mask) {
   asm volatile(
@@ -162,14 +162,14 @@ TILELACE_DEVICE int multiprocessor() {
   asm volatile("mov.u32 %0, %%smid;" : "=r"(id));
   return id;
 }
-/// threadIdx.x, read anew: keeping it from a kernel's start would take a register.
+/// Reads threadIdx.x again. A value kept from the kernel's start would take a register.
 TILELACE_DEVICE int thread_again() {
   int thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-/// Does nothing on a GPU. Tells the tests' emulated GPUs: bulk loads through this map may read rows
-/// from `end` on while a peer writes them, but the caller stores nothing that depends on them.
+/// Does nothing on a GPU. It tells the tests' emulated GPUs that bulk loads through `map` may read
+/// rows from `end` on while a peer writes them, and that no stored result depends on these rows.
 TILELACE_DEVICE void want_until(const CUtensorMap* /*map*/, int /*end*/) {}
 /// Keeps the compiler from moving the computation of the value across this line.
 TILELACE_DEVICE void pin(float& value) { asm volatile("" : "+f"(value)::"memory"); }
@@ -193,7 +193,7 @@ TILELACE_DEVICE uint4 load_shared_16(Shared a) {
                : "memory");
   return v;
 }
-/// Loads a word of global memory, not from the L1 cache; returns 0 without a load unless `wanted`.
+/// If `wanted`, loads a word of global memory past the L1 cache; if not, returns 0 without a load.
 TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
   std::uint32_t value;
   asm volatile(
@@ -203,14 +203,14 @@ TILELACE_DEVICE std::uint32_t load_where(const std::uint32_t* a, bool wanted) {
       : "memory");
   return value;
 }
-/// Stores the smaller of this value and the one in shared memory, atomically.
+/// Atomically replaces the value at `a` by `value` if `value` is smaller.
 TILELACE_DEVICE void store_shared_least(Shared a, int value) {
   asm volatile("red.shared.min.s32 [%0], %1;" ::"r"(a), "r"(value) : "memory");
 }
 TILELACE_DEVICE void sync_threads(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-/// As sync_threads; returns whether `mine` is true for all these threads.
+/// Like sync_threads. Returns whether `mine` is true for all threads at the barrier.
 TILELACE_DEVICE bool sync_threads_all(int id, int threads, bool mine) {
   std::uint32_t all;
   asm volatile(

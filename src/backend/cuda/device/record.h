@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The input of a wait on the device, and the report that a failed wait leaves for the host.
-// Plain data: read by nvcc and by the host compiler.
+// Plain data that nvcc and the host compiler both read.
 #pragma once
 #include <cstdint>
 
@@ -11,13 +11,13 @@ namespace tilelace::cuda {
 /// What a worker or a warp does.
 enum class Role : std::uint8_t { load, math, store, copy, reduce };
 
-/// The flag index in a record that stands for the peer's header word.
+/// The value of WaitPlace::flag that stands for the peer's header word.
 inline constexpr std::uint32_t kHeaderFlag = 0xffffffffU;
 /// A status that comm::WaitStatus lacks: a peer makes another call. `have` and `want` are then the
 /// hashes of the two calls.
 inline constexpr std::uint32_t kDisagrees = 16;
 
-/// Who waits, and for what. Only for the report; the wait itself does not use it.
+/// Who waits, and for what. Only the report of a failed wait uses this.
 struct WaitPlace {
   Role role = Role::load;
   std::int32_t step = 0;
@@ -28,9 +28,9 @@ struct WaitPlace {
 
 /// The report of a rank's first failed wait.
 struct WaitRecord {
-  comm::Flag ready = 0;  ///< 1 once all other fields are written (release)
+  comm::Flag ready = 0;  ///< set to 1, by a release, after all other fields are written
   std::uint32_t op = 0;
-  std::uint32_t call = 0;  ///< equal to `want`: the awaited epoch or, with kDisagrees, a hash
+  std::uint32_t call = 0;  ///< awaited epoch or, with kDisagrees, a hash; always equal to `want`
   std::uint32_t status = 0;
   WaitPlace place;
   std::uint32_t have = 0;
@@ -44,12 +44,12 @@ struct WaitPage {
 };
 
 /// What every wait of a rank needs; passed by value in a kernel's parameters. A nonzero abort word
-/// ends waits. There are up to three, since a read of host memory takes over a microsecond. `stop`
-/// is in device memory; every round of a wait reads it. `host_stop` and `group_stop` are in host
-/// memory and are read every few ms; a thread that finds one nonzero copies it to `stop`, where all
-/// other waits see it.
-/// `group_stop` is the group's word (Group::abort_word). Through this word an abort by a peer, or
-/// the watch for dead processes, ends kernels without a host thread. Null: it cannot be mapped.
+/// ends waits. There are up to three abort words, since a read of host memory takes over a
+/// microsecond. Every round of a wait reads `stop`, which is in device memory. Every few ms a wait
+/// reads `host_stop` and `group_stop`, which are in host memory. A thread that finds one of them
+/// nonzero copies its value to `stop`, where all other waits see it.
+/// `group_stop` is the group's word (Group::abort_word), or null if it cannot be mapped. Through it
+/// an abort by a peer, or the watch for dead processes, ends kernels without a host thread.
 struct WaitContext {
   comm::AbortWord* stop = nullptr;
   const comm::AbortWord* host_stop = nullptr;

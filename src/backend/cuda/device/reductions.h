@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How collectives add units of 16 bytes: in rank order, floats in fp32 and rounded once.
+// How collectives reduce 16-byte units, in rank order. Floats are added in fp32 and rounded once.
 #pragma once
 #include <cstdint>
 
@@ -13,7 +13,7 @@ TILELACE_DEVICE void words_of(const uint4& v, std::uint32_t (&w)[4]) {
   w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
 }
 
-/// A NaN wins, as in torch.
+/// If an argument is NaN, the result is NaN, as in torch.
 TILELACE_DEVICE float greater(float a, float b) { return a > b || a != a ? a : b; }
 
 /// Converts a unit of kLanes floats of one type to fp32, and back with rounding.
@@ -57,7 +57,7 @@ class FloatReduction {
 
  public:
   TILELACE_DEVICE FloatReduction() {
-    // The neutral element: minus zero for sums.
+    // Begins with the neutral element, which is minus zero for sums.
 #pragma unroll
     for (float& v : of_) v = kMax ? -__uint_as_float(0x7f800000U) : -0.0F;
   }
@@ -81,7 +81,7 @@ class FloatReduction {
   float of_[Lanes::kLanes];
 };
 
-/// As FloatReduction, for integers: sums wrap around, and the divisor is ignored.
+/// Like FloatReduction, for integers. Sums wrap around, and the divisor is ignored.
 template <class Integer, bool kMax>
 class IntegerReduction {
  public:
@@ -115,7 +115,7 @@ class IntegerReduction {
     if (kMax) return static_cast<std::uint64_t>(have > more ? have : more);
     return static_cast<std::uint64_t>(have) + static_cast<std::uint64_t>(more);
   }
-  /// Element by element of two words: the sum, or with kMax the larger one.
+  /// Returns for each element of two words the sum or, with kMax, the larger element.
   TILELACE_DEVICE std::uint32_t added(std::uint32_t have, std::uint32_t more) const {
     constexpr std::uint32_t kMask = ~0U >> (32 - (kBits < 32 ? kBits : 32));
     std::uint32_t word = 0;
@@ -132,7 +132,7 @@ class IntegerReduction {
   bool first_ = true;
 };
 
-/// For collectives that only move data.
+/// Stands for the reduction in collectives that only move data.
 struct NoReduction {
   TILELACE_DEVICE void add(const uint4& /*v*/) {}
   TILELACE_DEVICE uint4 done(float /*divisor*/) const { return {}; }

@@ -11,15 +11,15 @@
 
 namespace tilelace::cuda {
 
-/// Words that the warps of a row's CTAs exchange: for each group of 32 units the sum of squares and
-/// the largest magnitude. A CTA with whole rows alternates between two sets, since a late warp may
-/// still read the previous set. The last words, one per CTA, are for each CTA's warp without units.
+/// Words that the warps of a row's CTAs exchange. A set has a sum of squares and a largest
+/// magnitude per group of 32 units. A CTA with whole rows alternates between two sets, since a late
+/// warp may still read the previous set. The last words, one per CTA, are for warps without units.
 constexpr int kNormGroups = 64, kNormParts = 4, kNormWords = 4 * kNormGroups + kNormParts;
 struct NormShared {
   float2 words[kNormWords];
-  std::uint64_t barriers[2];  ///< if CTAs share a row: for squares, for largest values
+  std::uint64_t barriers[2];  ///< [0]: for squares; [1]: for maxima; used if CTAs share a row
 };
-/// Units of a CTA that stay in shared memory: the sums and, if there is room, the weights.
+/// Number of units that a CTA keeps in shared memory: sums and, if there is room, weights.
 template <int kUnits>
 constexpr int kNormKept = static_cast<int>(plan::kNormThreads) * (kUnits == 4 ? 4 : 2 * kUnits);
 
@@ -42,8 +42,8 @@ TILELACE_DEVICE float scale_of(float most) {
 
 }  // namespace detail
 
-/// One thread's units of its CTA's part of a row: thread, thread + threads, ... All threads of a
-/// row's CTAs call every function; threads from number `threads` on have no units.
+/// One thread's units of its CTA's part of a row. Thread t has units t, t + threads, and so on. All
+/// threads of a row's CTAs call every function. Threads from number `threads` on have no units.
 template <class Element, int kUnits>
 class RowNorm {
   using Lanes = detail::FloatLanes<Element>;
@@ -71,14 +71,14 @@ class RowNorm {
     ptx::cluster_sync();
   }
 
-  /// Index of this thread's k-th unit in the CTA's part, and in the row.
+  /// Index of this thread's k-th unit. place(): in the CTA's part of the row; unit(): in the row.
   [[nodiscard]] TILELACE_DEVICE int place(int k) const { return thread() + k * threads_; }
   [[nodiscard]] TILELACE_DEVICE int unit(int k) const { return first_ + place(k); }
   [[nodiscard]] TILELACE_DEVICE bool has(int k) const {
     return in_part(k) && unit(k) < p_.row_units;
   }
 
-  /// Call before any wait. Starts to copy the weight; `settle` awaits the weight and the residual.
+  /// Call before any wait. Starts to copy the weight. settle() awaits the weight and the residual.
   TILELACE_DEVICE void load_weight() {
     if (kKeepsWeight)
 #pragma unroll
@@ -107,7 +107,7 @@ class RowNorm {
     h(k) = Lanes::rounded(f);
   }
 
-  /// Exchanges sums of squares between the row's CTAs. Returns whether `good` was true in all.
+  /// Exchanges sums of squares between the row's CTAs. Returns whether all threads passed true.
   TILELACE_DEVICE bool share_squares(bool good) {
     const float wrong = p_.parts == 1 || __all_sync(~0U, good ? 1 : 0) != 0 ? 0 : 1;
 #pragma unroll(kStraight)
@@ -160,7 +160,7 @@ class RowNorm {
     return ptx::shared_address(&shared_.barriers[of]);
   }
   TILELACE_DEVICE int groups() const { return p_.parts * p_.part_places / 32; }
-  /// Gives the row's CTAs this warp's word for its k-th units; barriers[of] counts it if parts > 1.
+  /// Gives the row's CTAs this warp's word for its k-th units. barriers[of] counts it if parts > 1.
   TILELACE_DEVICE void give(float2* words, int k, float2 word, int of) const {
     if (!in_part(k)) return;
     if (p_.parts > 1 && lane() < p_.parts)
@@ -168,7 +168,7 @@ class RowNorm {
     else if (p_.parts == 1 && lane() == 0)
       words[unit(k) / 32] = word;
   }
-  /// This thread's unit k in shared memory: residual, later residual + sum; from kUnits on, weight.
+  /// h(k): unit k's residual, later residual + sum; h(kUnits + k): unit k's weights, if kept.
   TILELACE_DEVICE uint4& h(int k) const { return h_[k * kStep + thread()]; }
 
   TILELACE_DEVICE static float squares(const uint4& h) {
@@ -207,7 +207,7 @@ class RowNorm {
     return most;
   }
 
-  /// Finds this row's scale (NormQuant::token): the row's CTAs exchange words once more for it.
+  /// Finds the row's scale for NormQuant::token. The row's CTAs exchange words once more for it.
   TILELACE_DEVICE void find_scale(std::int64_t row, float root) {
 #pragma unroll(kStraight)
     for (int k = 0; k < kUnits; ++k) {
@@ -247,7 +247,7 @@ class RowNorm {
   int threads_;
   int first_;  ///< this CTA's first unit, as an index in the row
   int turn_ = 0;
-  float given_ = 1;  ///< 1 / scale: values are multiplied by it before rounding
+  float given_ = 1;  ///< 1 / scale, by which values are multiplied before rounding
 };
 
 /// The rows that a CTA, or a cluster that shares rows, normalises in a round.
@@ -257,7 +257,7 @@ TILELACE_DEVICE schedule::RowRange rows_of(const NormParams& p, schedule::Exchan
   return schedule::intersect({begin, begin + p.chunk_rows}, {0, p.rows});
 }
 
-/// A number of units per thread as a constant. with_units calls f with the one that p needs.
+/// A number of units per thread as a constant. with_units calls f with the number that p needs.
 template <int kCount>
 struct UnitsTag {
   static constexpr int kUnits = kCount;
@@ -286,7 +286,7 @@ inline int norm_threads(const NormParams& p) {
   return p.part_places < plan::kNormThreads ? p.part_places : static_cast<int>(plan::kNormThreads);
 }
 
-/// As launch_as, but CTAs that share a row are a cluster. May be captured.
+/// Like launch_as, but CTAs that share a row form a cluster. May be captured.
 inline cudaError_t launch_norm(Start start, void (*kernel)(NormParams), int threads,
                                cudaStream_t stream, const NormParams& p) {
   cudaLaunchAttribute attributes[2]{};

@@ -6,8 +6,8 @@
 
 namespace tilelace::cuda {
 
-/// Tiles of a gemm_ar that peers finish: their flags and shape, where they arrive in the slot, and
-/// the memory to which they are copied from the slot.
+/// The tiles of a gemm_ar that peers finish. They arrive in this rank's slot, at `results`, and are
+/// copied from there to `out`.
 struct SharedResults {
   schedule::ShareFlags flags;
   schedule::PartShape shape;

@@ -4,9 +4,9 @@
 
 namespace tilelace::cuda {
 
-/// When a kernel begins. `behind`: when the previous kernel has ended. `early`: while that kernel
-/// is ending; the new kernel awaits the end itself (ptx::wait_prerequisites). `in_pairs`: as
-/// `behind`, with CTAs in pairs, each pair on one TPC (plan/gemm/share.h).
+/// When a kernel begins. `behind`: after the previous kernel has ended. `early`: while the previous
+/// kernel is ending; the new kernel itself awaits that end (ptx::wait_prerequisites). `in_pairs`:
+/// like `behind`, but each pair of CTAs is on one TPC (plan/gemm/share.h).
 enum class Start : std::uint8_t { behind, early, in_pairs };
 
 }  // namespace tilelace::cuda

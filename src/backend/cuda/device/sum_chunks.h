@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of kernels that sum after a GEMM: entering the call, flags of chunks, finishing sums. A
-// CTA works as one: every thread calls every function.
+// Parts of kernels that sum after a GEMM. They enter the call, raise and await flags of chunks, and
+// finish sums. Every thread of a CTA calls every function.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/call.h"
@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Enters a call after its GEMM: the header says that this rank's partial is complete. Returns
-/// false if peers did not come or make another call.
+/// Enters a call after its GEMM, so that the header announces this rank's complete partial. Returns
+/// false if a peer did not come or makes another call.
 TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epoch) {
   __syncthreads();  // all threads have the number before the call is counted
   bool good = true;
@@ -24,12 +24,12 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
   return __syncthreads_and(good ? 1 : 0) != 0;
 }
 
-/// Flags of chunks. Warps raise them in parallel, one flag each: a thread's release waits until its
-/// previous flag has reached the peer. Threads wait for them, one flag each. After a failed wait no
-/// flag is raised.
+/// Flags of chunks. Different warps raise different flags, since a thread's release waits until its
+/// previous flag has reached the peer. Different threads wait for different flags. After a failed
+/// wait no flag is raised.
 class ChunkFlags {
  public:
-  /// `of_a_rank`: flags per rank, for the record of a failed wait.
+  /// `of_a_rank`: number of flags per rank. Only the record of a failed wait needs it.
   TILELACE_DEVICE ChunkFlags(const CallParams& call, std::uint32_t epoch, schedule::Index of_a_rank)
       : call_(call), epoch_(epoch), of_a_rank_(of_a_rank) {}
 
@@ -86,7 +86,7 @@ class ChunkFlags {
 template <class Element, class Sum>
 TILELACE_DEVICE uint4 finish_sum(const Sum& p, float (&sum)[8], schedule::Index unit) {
   if (p.bias != nullptr) {
-    // In 32 bits: GPUs divide 64-bit numbers slowly, and partials are shorter than 64 GiB.
+    // 32 bits suffice for partials below 64 GiB, and GPUs divide 64-bit numbers slowly.
     const auto column = static_cast<std::uint32_t>(unit) % static_cast<std::uint32_t>(p.row_units);
     add_elements<Element>(sum, reinterpret_cast<const uint4*>(p.bias)[column]);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads for sums over all ranks, stores to all ranks, and counts on all ranks. Either the switch
-// serves them, at a multicast address that stands for the same place on every rank, and returns
-// finished sums; or this rank accesses the memory of each rank itself.
+// Loads for sums over all ranks, stores to all ranks, and counts on all ranks. by_switch uses a
+// multicast address, which stands for the same place on every rank, and the NVLink switch returns
+// finished sums. With by_peers this rank accesses the memory of each rank itself.
 #pragma once
 #include <type_traits>
 
@@ -13,14 +13,14 @@ namespace tilelace::cuda {
 
 enum class SumsBy : std::uint8_t { by_switch, by_peers };
 
-/// Offsets in symmetric memory are in bytes, multiples of 16 (of counts: multiples of 4).
+/// Offsets in symmetric memory are in bytes: multiples of 16 or, for count(), multiples of 4.
 template <SumsBy kBy>
 struct Sums;
 
 template <>
 struct Sums<SumsBy::by_switch> {
-  /// Eight sums over all ranks, of one element each: in fp32, in the switch's order, rounded once.
-  /// Called by: any thread to which all these elements were published. Order: relaxed.
+  /// The sums over all ranks of eight elements, added in fp32 in the switch's order and rounded
+  /// once. Called by: any thread to which all these elements were published. Order: relaxed.
   template <class Element>
   static TILELACE_DEVICE uint4 load(const SumsPlace& p, int /*rank*/, std::size_t offset) {
     uint4 sum;
@@ -55,21 +55,21 @@ struct Sums<SumsBy::by_switch> {
                    : "memory");
   }
   /// Adds one to the counter at this offset on each rank. Called by: a warp. Order: release at
-  /// system scope, as signal (device/publish.h).
+  /// system scope, as in signal (device/publish.h).
   static TILELACE_DEVICE void count(const SumsPlace& p, int /*ranks*/, std::size_t offset) {
     if ((threadIdx.x & 31) == 0)
       asm volatile("multimem.red.release.sys.global.add.u32 [%0], %1;" ::"l"(p.multicast + offset),
                    "r"(1U)
                    : "memory");
   }
-  /// Needed between an access by a rank's own address and one by the multicast address of the same
-  /// memory, in either order, as part of the synchronisation between the two.
+  /// Must come between an access by a rank's own address and an access by the multicast address of
+  /// the same memory, in either order, as part of their synchronisation.
   static TILELACE_DEVICE void alias_fence() { asm volatile("fence.proxy.alias;" ::: "memory"); }
 };
 
 template <>
 struct Sums<SumsBy::by_peers> {
-  /// Eight elements of this one rank, not a sum.
+  /// Eight elements of rank `rank` alone, not sums.
   template <class Element>
   static TILELACE_DEVICE uint4 load(const SumsPlace& p, int rank, std::size_t offset) {
     uint4 v;
@@ -88,7 +88,7 @@ struct Sums<SumsBy::by_peers> {
                    "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
                    : "memory");
   }
-  /// One lane per rank adds, so releases overlap. In sequence each would wait for the one before.
+  /// One lane per rank adds, so that the releases overlap instead of waiting for each other.
   static TILELACE_DEVICE void count(const SumsPlace& p, int ranks, std::size_t offset) {
     const int rank = static_cast<int>(threadIdx.x) & 31;
     if (rank < ranks)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events that kernels record in builds with TILELACE_TRACE: when tiles begin and end, and what they
-// wait for. Other builds have neither this code nor its parameters.
+// Events that kernels record in builds with TILELACE_TRACE. They tell when tiles begin and end, and
+// what kernels wait for. Other builds have neither this code nor its parameters.
 #pragma once
 #include <cstdint>
 
@@ -18,7 +18,7 @@ inline constexpr bool kTraced = false;
 /// math group the cycles in which it waited for operands.
 inline constexpr int kTraceBytes = kTraced ? 16 : 0;
 
-/// In brackets: the event's argument. Before a colon: the lane that records it (math: 0 or 1).
+/// Comments read LANE: EVENT [ARGUMENT]. A lane is a role in the CTA; math has lanes 0 and 1.
 enum class TraceKind : std::uint8_t {
   enter,       ///< the CTA begins [multiprocessor]
   ready,       ///< the kernel before this one has ended
@@ -32,7 +32,7 @@ enum class TraceKind : std::uint8_t {
   terms_here,  ///< load: all peers' terms are here [tile]
   headers,     ///< admit: this rank's headers are sent
   admitted,    ///< admit: all peers' headers are here
-  turn,        ///< math: it is this group's turn [tile]
+  turn,        ///< math: the group may begin the tile's MMAs [tile]
   first,       ///< math: the first operands are here, MMAs begin [tile]
   multiplied,  ///< math: MMAs have ended [cycles without operands]
   summed,      ///< math: peers' terms, or partials of split-k, are added
@@ -42,7 +42,7 @@ enum class TraceKind : std::uint8_t {
   stored,      ///< math: the result's stores are issued
   told,        ///< math: a shared result is signalled
   wait_tile,   ///< load: begins to wait for all shared tiles
-  tiles_here,  ///< load: all shared tiles have arrived; no wait if results are staged
+  tiles_here,  ///< load: all shared tiles have arrived, or results go to slots (no wait)
   copied,      ///< no kernel records this
   exit,        ///< this lane is done
 };
@@ -54,7 +54,7 @@ inline constexpr int kWatchLane =
     5;  ///< an idle warp of one CTA, which polls the flags of all rows
 inline constexpr int kTraceLanes = 6;
 
-/// `what` has 24 bits of argument, 3 of lane, 5 of kind. `cycles` has finer steps than `ns`.
+/// `what`: kind (5 bits), lane (3 bits), argument (24 bits). `cycles` has finer steps than `ns`.
 struct TraceEvent {
   std::uint32_t what;
   std::uint32_t cycles;
@@ -71,13 +71,13 @@ TILELACE_HD constexpr std::uint32_t trace_what(TraceKind kind, int lane, std::ui
          (argument < 0xFFFFFFU ? argument : 0xFFFFFFU);
 }
 
-/// Where a launch writes: CTA c from events + c * each on, unless `events` is null or c >= `ctas`.
+/// CTA c writes its events from events + c * each on, unless `events` is null or c >= `ctas`.
 struct TraceSink {
   TraceEvent* events;
   int each, ctas;
 };
 
-/// Part of a kernel's parameters. Absent in other builds, where an empty member would take space.
+/// A member of kernels' parameters, absent without traces, since an empty member takes space.
 #ifdef TILELACE_TRACE
 #define TILELACE_TRACE_SINK TraceSink sink;
 #else
@@ -119,7 +119,7 @@ class Trace {
                  "r"(static_cast<std::uint32_t>(ns >> 32))
                  : "memory");
   }
-  /// In thread 0: adds cycles that its math group waited. Branch-free, since MMAs are in flight.
+  /// Thread 0 adds cycles that its math group waited. No thread branches, since MMAs are in flight.
   TILELACE_DEVICE void starved(int group, int thread, std::uint32_t cycles) const {
     asm volatile(
         "{\n.reg .pred p;\nsetp.eq.u32 p, %0, 0;\n@p red.shared.add.u32 [%1], %2;\n}" ::"r"(thread),
@@ -149,7 +149,7 @@ class Trace {
 #endif
 };
 
-/// A Trace with shared memory of its own, for kernels that lay out none.
+/// A Trace with shared memory of its own, for kernels that reserve no shared memory for traces.
 template <class Params>
 TILELACE_DEVICE Trace make_trace(const Params& p) {
 #ifdef TILELACE_TRACE

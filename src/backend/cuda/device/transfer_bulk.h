@@ -33,8 +33,8 @@ struct PiecesOf {
   }
 };
 
-/// A ring of kDepth pieces in shared memory: one thread loads pieces into the ring and stores them
-/// from it. `done` counts pieces and gives the barriers' phases, so a kernel must use one object.
+/// A ring of kDepth pieces in shared memory. One thread loads pieces into the ring and stores them
+/// from it, always by the same object, since `done` counts pieces and gives the barriers' phases.
 template <int kDepth>
 struct BulkRing {
   static_assert(kDepth >= 2, "one piece is loaded while another is stored");
@@ -50,15 +50,15 @@ struct BulkRing {
   }
 
   /// Moves pieces piece_of(0) .. piece_of(count - 1), none longer than piece_bytes. Called by: one
-  /// thread. TMA must see the sources: they were written before the kernel; or each writer called
-  /// proxy_fence_global, then a barrier; or this thread called wait_for_bulk. On return all sources
-  /// were read, and the last stores are in flight: no flag may be raised before bulk_complete.
-  /// Additions of several ranks are unordered, so the rounding of sums differs from run to run.
-  /// Calls behind(i) once the store of piece i has been issued.
+  /// thread. TMA must see the sources. It does if they were written before the kernel, if each
+  /// writer called proxy_fence_global before a barrier, or if this thread called wait_for_bulk. On
+  /// return all sources have been read, but the last stores are in flight, so no flag may be raised
+  /// before bulk_complete. Additions of several ranks are unordered, so the rounding of sums
+  /// differs from run to run. Calls behind(i) once the store of piece i has been issued.
   template <Landing kLanding, class Pieces, class Behind>
   TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of, const Behind& behind) {
     // stays: no test notices its loss, since ops call run only once
-    ptx::store_wait_read<0>();  // the stores of an earlier run
+    ptx::store_wait_read<0>();  // waits for the stores of an earlier run
     for (std::uint32_t i = 0; i < kDepth - 1 && i < count; ++i) load(i, piece_of(i));
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t stage = (done + i) % kDepth;

@@ -40,9 +40,9 @@ TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, 
 
 }  // namespace detail
 
-/// Copies `bytes` bytes (addresses and length are multiples of 16). Called by: every thread of the
-/// crew. The source must be visible to the calling threads (for a peer's data: wait, then a
-/// barrier). Never blocks. Publishes nothing: call publish afterwards.
+/// Copies `bytes` bytes. Addresses and length are multiples of 16. Called by: every thread of the
+/// crew. The source must be visible to the calling threads; for a peer's data this takes a wait,
+/// then a barrier. Never blocks. Publishes nothing, so publish must be called afterwards.
 TILELACE_DEVICE void copy_by_threads(const Crew& crew, void* to, const void* from,
                                      std::size_t bytes) {
   detail::move_vectors<Landing::copy>(crew, to, from, bytes);

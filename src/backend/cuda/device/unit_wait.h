@@ -32,7 +32,7 @@ class UnitWait {
   }
 
  private:
-  /// Polls between two looks at the clock and the stop word: about a link's round trip.
+  /// Polls between two looks at the clock and the stop word. They take about a link's round trip.
   static constexpr std::uint32_t kQuiet = 16;
 
   const WaitContext& c_;

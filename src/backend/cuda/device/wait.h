@@ -29,7 +29,7 @@ TILELACE_DEVICE void report(const WaitContext& c, const WaitPlace& place, comm::
   comm::CudaAtomics::store_release(&r->ready, 1U);  // stays: as above, for the host
 }
 
-/// The rank's abort word in host memory if it is set, else the group's; 0: neither is set.
+/// The rank's abort word in host memory if it is set, else the group's word. 0: neither is set.
 TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
   // stays: no test notices its loss, since no data is read because of this word
   const comm::AbortWord own = comm::CudaAtomics::load_acquire(c.host_stop);
@@ -38,8 +38,8 @@ TILELACE_DEVICE comm::AbortWord host_word(const WaitContext& c) {
   return comm::CudaAtomics::load_acquire(c.group_stop);
 }
 
-/// Polls of a flag between two reads of host memory; they take a few ms. A device has hundreds of
-/// waiting threads: if they read more often, the reads fill the bus, and a flag is seen 100 us
+/// How often a thread polls a flag between two reads of host memory (a few ms). If the hundreds of
+/// waiting threads of a device read more often, the reads fill the bus, and a flag is seen 100 us
 /// late. A read takes a few us and holds up all lanes of the warp, so no wait begins with a read.
 constexpr std::uint32_t kHostPollRounds = 4096;
 
@@ -78,10 +78,10 @@ TILELACE_DEVICE comm::WaitStatus wait_word(const WaitContext& c, const WaitPlace
 }  // namespace detail
 
 /// Waits for a flag in this rank's memory to reach `epoch`.
-/// Called by: one thread. Order: acquire at system scope. On `reached`, all that the flag's writer
-/// published before is visible to this thread's loads (to TMA after wait_for_bulk) and, after a
-/// barrier, to other threads of the CTA. Bound: c.span_ns; ends early once the rank is stopped.
-/// Publishes nothing.
+/// Called by: one thread. Order: acquire at system scope. On `reached`, everything that the flag's
+/// writer published before is visible to this thread's loads and, after a barrier, to other threads
+/// of the CTA. Only wait_for_bulk makes it visible to TMA. Time limit: c.span_ns; the wait ends
+/// early once the rank is stopped. Publishes nothing.
 TILELACE_DEVICE comm::WaitStatus wait(const WaitContext& c, const WaitPlace& place,
                                       const comm::Flag* flag, std::uint32_t epoch) {
   comm::Flag seen = 0;
@@ -119,7 +119,7 @@ TILELACE_DEVICE bool agrees(const WaitContext& c, const WaitPlace& place, comm::
   return false;
 }
 
-/// Like wait, for a whole CTA: every thread calls it, thread 0 waits, and a barrier then makes the
+/// Like wait, for a whole CTA. Every thread calls it, thread 0 waits, and a barrier then makes the
 /// published data visible to all threads. Returns to every thread whether the flag was reached.
 TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, const comm::Flag* flag,
                               std::uint32_t epoch) {
@@ -129,7 +129,7 @@ TILELACE_DEVICE bool wait_cta(const WaitContext& c, const WaitPlace& place, cons
   return __syncthreads_or(failed ? 1 : 0) == 0;  // stays: as above
 }
 
-/// Whether this rank was stopped (a wait failed). For long loops without waits. Loads one word.
+/// Whether this rank was stopped, for example by a failed wait. For long loops without waits.
 TILELACE_DEVICE bool stopped(const WaitContext& c) {
   // stays: no test notices its loss, since no data is read because of this word
   return comm::CudaAtomics::load_acquire(c.stop) != 0;

@@ -14,14 +14,14 @@ class WarpFlags {
   [[nodiscard]] TILELACE_DEVICE static int lane() { return static_cast<int>(threadIdx.x) & 31; }
   [[nodiscard]] TILELACE_DEVICE bool failed() const { return failed_; }
 
-  /// Notes a flag to raise, in the next lane that has none; flush() raises all noted flags
-  /// together. Raised one by one, each release would wait for all stores that the SM has in flight.
+  /// Notes a flag to raise, in the next lane that has none. flush() raises all noted flags at once,
+  /// since each separate release would wait for all stores that the SM has in flight.
   TILELACE_DEVICE void signal(int to, schedule::Index word, std::uint32_t round) {
     if (signals_++ != lane()) return;
     told_ = words_of(to) + word;
     said_ = round;
   }
-  /// Raises the noted flags. To be called before more data is stored, and before a wait.
+  /// Raises the noted flags. Must be called before more data is stored, and before a wait.
   TILELACE_DEVICE void flush() {
     if (signals_ == 0) return;
     __syncwarp();  // so that each lane's release covers the stores of all lanes
@@ -43,7 +43,7 @@ class WarpFlags {
 
   /// Waits until the words given to wait() carry this round; each lane polls one word. After
   /// admit(), lanes from kMaxGpuRanks on also poll the peers' headers. No word can be of a later
-  /// round or call: a peer overwrites a word only once this rank has taken the word's data.
+  /// round or call, since a peer overwrites a word only once this rank has taken the word's data.
   TILELACE_DEVICE void settle(std::uint32_t round) {
     flush();
     if (waits_ == 0 && !admits_) return;
@@ -59,11 +59,11 @@ class WarpFlags {
     awaited_ = -1;
     admits_ = false;
     failed_ = __all_sync(~0U, good ? 1 : 0) == 0;
-    __syncwarp();  // makes what each lane acquired visible to all lanes; the vote does not
+    __syncwarp();  // unlike the vote, makes what each lane acquired visible to all lanes
   }
 
  private:
-  /// Whether this lane's word (header, if `hears`) is here. `good`: whether the header agrees.
+  /// Whether this lane's word, or header if `hears`, is here. `good`: whether the header agrees.
   TILELACE_DEVICE bool look(bool hears, int from, std::uint32_t round, bool& good) const {
     const comm::Header* const word =
         hears ? header_of(p_, from, epoch_) : words_of(p_.schedule.rank) + awaited_;
@@ -85,7 +85,7 @@ class WarpFlags {
 
   const ExchangeParams& p_;
   std::uint32_t epoch_;
-  int signals_ = 0, waits_ = 0;   ///< flags noted, words awaited; at most one of each per lane
+  int signals_ = 0, waits_ = 0;   ///< signals_: flags noted so far; waits_: words awaited so far
   comm::Header* told_ = nullptr;  ///< the word that this lane raises
   std::uint32_t said_ = 0;        ///< the round that this word will carry
   schedule::Index awaited_ = -1;  ///< the word that this lane waits for

@@ -38,12 +38,12 @@ struct GatherCall {
   }
   /// Whether the call only gathers rows, without a GEMM.
   [[nodiscard]] bool alone() const { return tensors.weights.empty(); }
-  /// Whether a separate kernel waits for all rows; if there is a GEMM, it comes after that kernel.
+  /// Whether a separate kernel waits for all rows. A GEMM, if there is one, follows that kernel.
   [[nodiscard]] bool awaits() const { return plan.path == Path::unfused || alone(); }
 };
 
-/// Enqueues the sends of this rank's rows, unless the GEMM sends them. If copied(), join the engine
-/// later. `nccl`: null unless the transport is nccl. Errors: system, peer, timeout (NCCL's).
+/// Sends this rank's rows, unless the GEMM sends them. If copied(), the caller must join the engine
+/// later. `nccl`: null unless the transport is nccl. Errors: system, peer, timeout (of NCCL).
 void enqueue_sends(const RankCalls&, CopyEngine&, NcclRows* nccl, const GatherCall&, cudaStream_t);
 
 }  // namespace tilelace::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small kernel of ag_gemm: with transport `store` it sends rows, unless the GEMM sends them.
+// A small kernel of ag_gemm. With transport `store` it sends rows, unless the GEMM sends them.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,7 +14,7 @@
 namespace tilelace::cuda {
 
 struct GatherPush {
-  schedule::AgGemm schedule;  ///< its workers are CTAs; the kernel makes it use `borders` below
+  schedule::AgGemm schedule;  ///< workers are CTAs; the kernel makes the schedule use `borders`
   schedule::Index borders[schedule::kMaxGpuRanks + 1] = {};
   bool stage = false;  ///< whether to copy this rank's rows into its own slot, too
   CallParams call;
@@ -24,8 +24,8 @@ struct GatherPush {
   TILELACE_TRACE_SINK
 };
 
-/// Enqueues a kernel that sends this rank's rows to every peer. It overlaps the next kernel and,
-/// with Start::early, also the previous one; may be captured.
+/// Enqueues a kernel that sends this rank's rows to every peer. The kernel overlaps the next kernel
+/// and, with Start::early, also the previous kernel. May be captured.
 [[nodiscard]] cudaError_t enqueue_push(const GatherPush&, Start, cudaStream_t);
 
 /// Loads the kernel now, so that launches need not load it.

@@ -21,8 +21,8 @@ struct AwaitRows {
 /// After this kernel all rows are in the slot, unless this rank was stopped.
 [[nodiscard]] cudaError_t enqueue_await(const AwaitRows&, cudaStream_t);
 
-/// Copies bytes [own_begin, own_end) of `to` from `own`, the other bytes from the slot. Offsets are
-/// multiples of 16. Copies nothing if the rank was stopped: the slot may have another call's rows.
+/// Copies bytes [own_begin, own_end) of `to` from `own` and the other bytes from `slot`. Offsets
+/// are multiples of 16. A stopped rank copies nothing, as the slot may have another call's rows.
 struct GatheredCopy {
   std::byte* to = nullptr;
   const std::byte* slot = nullptr;

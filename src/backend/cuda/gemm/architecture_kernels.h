@@ -10,7 +10,7 @@ namespace tilelace::cuda {
 
 struct ArchitectureKernels {
   std::string_view architecture;  ///< the architecture's name in core/architecture.h
-  /// Returns the kernels: an entry for each tile of the architecture and each element type on GPUs.
+  /// Returns one entry for each tile of the architecture and each element type on GPUs.
   std::span<const GemmKernel> (*kernels)();
 
   /// The entry of a tile; null: no such tile. In an entry, kernels that this build lacks are null.

@@ -55,14 +55,14 @@ const GemmKernel& kernel_of(const plan::GemmPlan&, DType);
 /// Whether this build has kernels for the plan's tile (TILELACE_TILES limits the tiles of a build).
 bool has_kernel(const plan::GemmPlan&, DType);
 
-/// Loads every kernel of an architecture and sets its limit of shared memory, so that launches need
-/// not do so. Error: system (also if a tile has no kernel).
+/// Loads every kernel of an architecture and sets the kernels' limits of shared memory, so that
+/// launches do not have to. Error: system (also if a tile has no kernel).
 void load_gemm_kernels(int architecture = 0);
 
 /// Launch parameters of a kernel.
 struct GemmGrid {
   int ctas = 0;
-  int cluster = 1;  ///< CTAs per cluster; 2 also if a plan on a part of the SMs pairs single CTAs
+  int cluster = 1;  ///< CTAs per cluster; also 2 for one-CTA tiles that the plan launches in pairs
 };
 
 /// A GEMM that is ready to launch.
@@ -77,7 +77,7 @@ class GemmCall {
  private:
   const GemmKernel* kernel_;
   const void* function_;
-  GemmGatedParams params_;  ///< unless gated, only its base GemmParams is used
+  GemmGatedParams params_;  ///< only the base GemmParams is used unless the GEMM is gated
   GemmGrid grid_;
   bool early_;
 };

@@ -13,21 +13,21 @@ namespace tilelace::cuda {
 /// Error: usage (the address is not a multiple of 16).
 void require_aligned(const void* p, const char* name);
 
-/// Fills in operands, bias and activation; for a gated problem, the gate's operands and bias.
-/// Errors: usage (misaligned pointer), system.
+/// Fills in operands, bias and activation. In a gated problem they are the gate's operands and
+/// bias. Errors: usage (misaligned pointer), system.
 void fill_operands(GemmOperands&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&,
                    const GemmScratch&);
 
-/// Map for the last slice of tokens if partial, else empty. `of_tiles`: tokens that tiles cover.
+/// Map of a partial last slice of tokens, else empty. `of_tiles`: number of tokens in the section.
 CUtensorMap tail_map(const GemmKernel&, TensorMapSource tokens, std::int64_t of_tiles, DType);
-/// Fills in what a GEMM without communication needs: its number of tokens, and their tail_map.
+/// Fills in the number of tokens and their tail_map, which a GEMM without communication needs.
 void fill_tokens(GemmParams&, const GemmKernel&, const plan::GemmProblem&, const void* a);
 
-/// Fills in what a gated problem needs in addition: up's map and bias. Errors: as fill_operands.
+/// Fills in the map and bias of a gated problem's up weight. Errors: those of fill_operands.
 void fill_up(UpWeight&, const GemmKernel&, const plan::GemmProblem&, const GemmTensors&);
 
-/// Fills in tensor maps of the result; they drop stores beyond its last row. `remainder`: for what
-/// a tile's width has beyond a multiple of 64. `gated`: a tile gives results for half its width.
+/// Fills in tensor maps of the result, which drop stores beyond its last row. `remainder` is for a
+/// tile's columns beyond a multiple of 64. `gated`: a tile gives results for half its width.
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel&, TensorMapSource,
                   DType, bool gated = false);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adds the terms of a tile of this rank in rank order. A term is a rank's partial; this
-// rank's own term is the accumulator. Uses nothing of CUDA, so that a unit test can play any
-// rank.
+// Adds, in rank order, the terms of a tile that this rank owns. A term is a rank's partial; this
+// rank's own term is the accumulator. The code uses nothing of CUDA, so that a unit test can play
+// any rank.
 #pragma once
 #include <cstdint>
 
@@ -9,14 +9,14 @@
 
 namespace tilelace::cuda {
 
-/// Layout of the peers' terms in a stage of the ring: one peer after the other, in rank order.
+/// Layout of the peers' terms in a stage of the ring. Peers follow each other in rank order.
 struct TermsOf {
   int rank, ranks;
-  std::uint32_t apart;  ///< bytes from one peer's pieces to the next peer's
+  std::uint32_t apart;  ///< bytes from one peer's pieces to the pieces of the next peer
 };
 
-/// `Partial`: a thread has kValues values, kOfBlock per row of `acc`, in kPieces pieces of eight.
-/// Pieces are kPieceBytes apart; kAtOnce are added together. `Piece` has load(at) and at(e).
+/// `Partial`: a thread has kValues values (kOfBlock per row of `acc`) in kPieces pieces of eight.
+/// Pieces are kPieceBytes apart; kAtOnce pieces are added together. `Piece` has load() and at().
 template <class Partial, class Piece>
 struct AddTerms {
   template <class Accumulators>
@@ -24,9 +24,9 @@ struct AddTerms {
     return acc[i / Partial::kOfBlock][i % Partial::kOfBlock];
   }
 
-  /// Adds kAtOnce pieces of every peer, from piece `first` on, in rank order; `at`: where the first
-  /// peer's are. Ranks 0 and 1 add to their own term directly, since a + b = b + a. Other ranks
-  /// first sum the lower ranks' terms, from -0, to which any term adds exactly.
+  /// Adds kAtOnce pieces of every peer, from piece `first` on, in rank order. `at`: address of the
+  /// first peer's pieces. Ranks 0 and 1 add to their own term directly, since a + b = b + a. Other
+  /// ranks begin with the lower ranks' terms, added to -0, which changes no term.
   template <class Accumulators>
   TILELACE_ROLE static void pieces(const TermsOf& t, Accumulators& acc, int first,
                                    std::uint32_t at) {
@@ -52,7 +52,7 @@ struct AddTerms {
   }
 
  private:
-  /// For kAtOnce pieces from `first` on, calls what(i, v): v is a value's index in all, i in these.
+  /// Calls what(i, v) for each value of kAtOnce pieces. i: index in these pieces; v: in all pieces.
   template <class Do>
   TILELACE_ROLE static void each(int first, const Do& what) {
     TILELACE_UNROLL

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The admission decides whether a kernel may store a call's results: only after every peer has
-// confirmed that it makes the same call, and never after a failed wait (the kernel then runs on,
-// but stores nothing). `Shared` has a barrier `admitted` and the words `failed` and `number`.
+// The admission decides whether a kernel may store a call's results. The kernel may do so only
+// after every peer has confirmed that it makes the same call. After a failed wait the kernel runs
+// on, but stores nothing. `Shared` has a barrier `admitted` and the words `failed` and `number`.
 #pragma once
 #include <climits>
 
@@ -17,15 +17,15 @@ TILELACE_DEVICE void init_admission(Shared shared) {
   ptx::store_shared(shared.failed(), INT_MAX);
 }
 
-/// Waits for the admission. Returns whether this tile's results may be stored, the same to all
-/// threads. A CTA must ask for its tiles in increasing order of their numbers.
+/// Waits for the admission. Returns the same to all threads: whether this tile's results may be
+/// stored. A CTA must ask for its tiles in increasing order of their numbers.
 template <class Shared>
 TILELACE_DEVICE bool may_store(Shared shared, int tile) {
   ptx::barrier_wait(shared.admitted(), 0);  // stays: orders `failed`; terms' flags order the rest
   return ptx::load_shared(shared.failed()) > tile;
 }
 
-/// Records that a wait for this tile failed: this tile and all later ones will not be stored.
+/// Records that a wait for this tile failed. This tile and all later tiles will not be stored.
 template <class Shared>
 TILELACE_DEVICE void fail_from(Shared shared, int tile) {
   ptx::store_shared_least(shared.failed(), tile);

@@ -18,7 +18,7 @@ class GatherWaits {
   TILELACE_DEVICE GatherWaits(const Params& p, Trace trace)
       : p_(p), trace_(trace), lane_(static_cast<int>(threadIdx.x) & 31) {}
 
-  /// Must be called after the previous kernel has ended: only then are all earlier calls counted.
+  /// Must be called after the previous kernel has ended, when all earlier calls are counted.
   TILELACE_DEVICE void begin() {
     if (p_.rows_here) {
       good_ = __all_sync(~0U, stopped(p_.call.wait) ? 0 : 1) != 0;
@@ -63,7 +63,7 @@ class GatherWaits {
     }
     dealt_ = 0;
     good_ = __all_sync(~0U, reached ? 1 : 0) != 0 && good_;
-    proxy_fence_global();  // by every lane, since any lane may issue loads
+    proxy_fence_global();  // every lane fences, since any lane may issue loads
     if (lane_ == 0) trace_.add(TraceKind::rows_here, kLoadLane, tile_);
   }
 

@@ -12,7 +12,7 @@
 
 namespace tilelace::cuda {
 
-/// The kernels that a tile can have. Beside each is its policy (kernels/ops), with its parameters.
+/// The kernels that a tile can have. The name beside a kernel is its policy in kernels/ops.
 enum class GemmUse : std::uint8_t {
   alone,          ///< Gemm
   gated,          ///< GatedGemm
@@ -40,8 +40,8 @@ using KernelList = std::vector<KernelEntry>;
 struct GemmKernel {
   plan::GemmTile tile;
   DType dtype{};
-  int given_groups = 0;  ///< parts of a CTA's partial for a peer, each with a flag
-  int given_pieces = 0;  ///< pieces of such a part
+  int given_groups = 0;  ///< number of parts of a CTA's partial for a peer; each part has a flag
+  int given_pieces = 0;  ///< number of pieces of one part
   int piece_bytes = 0;   ///< bytes of a piece
   int stage_bytes = 0;   ///< bytes of a stage of the ring
   int threads = 0;
@@ -49,7 +49,7 @@ struct GemmKernel {
   int col_slice = 0;       ///< columns of a tile that one CTA loads
   int row_slice = 0;       ///< rows of a tile that one CTA loads
   TokenSlices tokens{};    ///< slices of a tile's tokens
-  int partial_floats = 0;  ///< fp32 values of a CTA's partial, if k-steps are shared
+  int partial_floats = 0;  ///< fp32 values of a CTA's partial, in tiles whose k-steps are shared
   std::array<const void*, kGemmUses> functions{};
 
   /// The kernel for a use; null: no such kernel, or not in this build (TILELACE_TILES).
@@ -58,7 +58,7 @@ struct GemmKernel {
   }
 };
 
-/// All kernels of sm_90a: a row for each tile of plan::kGemmTiles and each element type on GPUs.
+/// All kernels of sm_90a. Each tile of plan::kGemmTiles has a row per element type on GPUs.
 std::span<const GemmKernel> sm90_kernels();
 
 }  // namespace tilelace::cuda

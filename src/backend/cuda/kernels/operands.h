@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parameters that the GEMM kernels of all ops share. Plain data, for kernels and for the host.
+// Parameters that the GEMM kernels of all ops share. Plain data that the host reads, too.
 #pragma once
 #include <cuda.h>
 
@@ -12,20 +12,20 @@
 
 namespace tilelace::cuda {
 
-constexpr int kMathGroups = 2;  ///< the most groups of a CTA that multiply
+constexpr int kMathGroups = 2;  ///< the most math warpgroups of a CTA
 
 /// Memory for partials of tiles whose k-steps several CTAs share. For one stream at a time.
 struct GemmScratch {
-  float* partials;         ///< one fp32 partial per CTA; two if math groups take turns
-  comm::Flag* flags;       ///< kMathGroups per CTA; their values only grow
-  comm::Flag* launches;    ///< kMathGroups per CTA: number of launches with shared tiles so far
+  float* partials;         ///< one fp32 partial per CTA; two if math groups alternate (ping-pong)
+  comm::Flag* flags;       ///< kMathGroups flags per CTA, whose values only grow
+  comm::Flag* launches;    ///< per CTA and math group: number of launches with shared tiles so far
   comm::AbortWord* abort;  ///< set once a wait has timed out
   std::int64_t wait_ns;
   int ctas;  ///< number of CTAs that the arrays have room for
 };
 
-/// `rows`: map of the operand that gives the tile's rows; `cols`: of that which gives its columns.
-/// They are activations and weight or, in swapped tiles, weight and activations.
+/// `rows`: map of the operand that gives a tile's rows, which is the activations or, in swapped
+/// tiles, the weight. `cols`: map of the other operand, which gives a tile's columns.
 struct GemmOperands {
   CUtensorMap rows;
   CUtensorMap cols;
@@ -44,28 +44,28 @@ struct UpWeight {
   const void* bias;  ///< [n] or null
 };
 
-/// The weights of a kernel that takes several: maps of all but the first; biases and widths of all.
+/// For a kernel of several weights. map[i] is for weight i + 1; bias[i] and n[i] are for weight i.
 struct MoreWeights {
   CUtensorMap map[plan::kMostWeights - 1];
   const void* bias[plan::kMostWeights];  ///< [n] or null
   int n[plan::kMostWeights];
-  int count;  ///< number of weights; 1: only that of GemmOperands
+  int count;  ///< number of weights; 1: only the weight of GemmOperands
 };
 
-/// The tile that a CTA computes, at (row, col) in units of such tiles; it is a part of the
-/// cluster's tile. The CTA has number `cta` and is in row `cta_row` of its cluster.
+/// The tile that a CTA computes, a part of its cluster's tile. `row` and `col` are in units of
+/// CTAs' tiles. The CTA has number `cta` in its cluster and is in the cluster's row `cta_row`.
 struct CtaTile {
   int row, col;
   int cta_row, cta;
 };
 
-/// Where a tile's tokens are loaded from: a map, and the row in it of the first token.
+/// Where a tile's tokens are loaded from. The first token is row `first` of the map's matrix.
 struct TokenSource {
   const CUtensorMap* map;
   int first;
   [[nodiscard]] TILELACE_HD constexpr bool there() const { return true; }
 };
-/// The same for CTAs whose tokens may all lie beyond the end of the matrix; if so, the map is null.
+/// The same for CTAs whose tokens may all lie beyond the matrix's end; if they do, the map is null.
 struct TailSource {
   const CUtensorMap* map;
   int first;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Partials for other ranks. A tile of a peer's rows is stored from registers directly into that
-// peer's slot, in the accumulator's layout: in pieces of eight values from each thread of a group.
+// peer's slot, in the accumulator's layout (pieces of eight values from each thread of a group).
 // Only the peer's kernel reads a partial, for the same tile and with the same layout.
 #pragma once
 #include "backend/cuda/device/call_params.h"
@@ -13,22 +13,22 @@
 
 namespace tilelace::cuda {
 
-/// Parameters that gemm_rs and gemm_ar need for partials; each adds its own order of tiles.
+/// Parameters that gemm_rs and gemm_ar need for partials. Each op adds its own order of tiles.
 struct PartialParams : GemmOperands {
   CallParams call;
-  const void* residual;  ///< [own rows, n] or null: added to the sum
+  const void* residual;  ///< [own_rows, n] or null; added to the sum
   int own_rows;
-  /// Offset of the slot's partials: one per source rank, tile and CTA. Each has a flag per math
-  /// group; the flags begin at call.flags.
+  /// Offset of the slot's partials. There is one for each source rank, tile and CTA. A partial has
+  /// one flag per math group; the flags begin at call.flags.
   std::size_t partials;
-  std::uint32_t pace;  ///< pause between pieces sent, in 1/16384 of a tile's MMA time
+  std::uint32_t pace;  ///< pause between sends of pieces, in 1/16384 of a tile's MMA time
   int term_pieces;     ///< pieces per peer and group in a ring stage with peers' partials
-  int term_steps;      ///< number of these stages, after the k-steps of an own tile
+  int term_steps;      ///< number of such stages that follow the k-steps of an own tile
 };
 
 #ifdef __CUDACC__
 
-/// Where a tile's partial lies, with its flags: the partial of any source rank, in any rank's slot.
+/// Finds a tile's partial and its flags, from any source rank, in any rank's slot.
 template <class Body, class Params>
 class PartialPlace {
   using Sizes = typename Body::Partial;
@@ -62,7 +62,7 @@ class PartialPlace {
   int cta_;
 };
 
-/// One thread's piece of a term (a peer's partial) in the ring: eight values.
+/// Eight values of a term (a peer's partial), which one thread loads from the ring as a piece.
 template <class Element>
 class TermPiece {
  public:
@@ -78,9 +78,9 @@ class TermPiece {
 };
 
 /// Sends the accumulator of a group, rounded, to the owner of the tile's rows. `tokens`: number of
-/// tokens from the group's first one to the end of the shard. Pieces leave with pauses of `pace`
-/// cycles: a burst from all CTAs would fill the path to memory and delay loads of operands for
-/// warps that multiply meanwhile.
+/// tokens from the group's first token to the end of the shard. Pieces leave with pauses of `pace`
+/// cycles, since a burst from all CTAs would fill the path to memory and delay loads of operands
+/// for warps that multiply meanwhile.
 template <class Body, class Params, class Accumulators>
 TILELACE_DEVICE void send_partial(const Params& p, const PartialPlace<Body, Params>& place,
                                   int owner, int group, const Accumulators& acc, int tokens,

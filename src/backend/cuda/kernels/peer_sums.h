@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of own tiles, those of this rank's rows. The peers' partials (terms) go through the ring
-// behind the tile's operands and are added in rank order: TermLoad loads them, PeerSums adds them.
+// Sums of own tiles, which are tiles of this rank's rows. TermLoad loads the peers' partials
+// (terms) into the ring, behind the tile's operands. PeerSums adds the terms in rank order.
 #pragma once
 #include "backend/cuda/kernels/add_terms.h"
 #include "backend/cuda/kernels/admission.h"
@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda {
 
-/// For the loading warp: loads the terms of an own tile into the ring, after the tile's operands.
-/// Each ring step of terms has the same pieces of all peers and groups.
+/// Used by the loading warp. Loads the terms of an own tile into the ring, after the tile's
+/// operands. Each ring step of terms has the same pieces of all peers and groups.
 template <class Body, class Params>
 class TermLoad {
   using Place = PartialPlace<Body, Params>;
@@ -18,8 +18,8 @@ class TermLoad {
   TILELACE_DEVICE TermLoad(const Params& p, schedule::GemmCell cell, int cta)
       : p_(p), cell_(cell), place_(p, cell, cta) {}
 
-  /// Fetches the residual's rows into L2: threads later read them a few bytes at a time, which
-  /// would be slow from memory.
+  /// Fetches the residual's rows into L2. Threads later read them a few bytes at a time, and such
+  /// small reads would be slow from memory.
   TILELACE_DEVICE void prefetch_residual(int row, int col, int rows, int cols) const {
     const int bytes = 2 * min(cols, p_.n - col);
     if (p_.residual == nullptr || bytes <= 0) return;
@@ -44,7 +44,7 @@ class TermLoad {
       trace.add(TraceKind::term, kLoadLane, 16 * tile + source);
     }
     const bool all = __all_sync(~0U, here ? 1 : 0) != 0;
-    proxy_fence_global();  // by every lane, since any lane may issue loads
+    proxy_fence_global();  // every lane fences, since any lane may issue loads
     return all;
   }
 
@@ -90,14 +90,14 @@ TILELACE_DEVICE void load_terms(Loader& loader, const Params& p, typename Body::
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([&](ptx::Shared rows, ptx::Shared full) { terms.load(i, rows, full); });
 }
-/// For a CTA whose neighbour in the cluster has an own tile: passes the same ring steps, empty.
+/// Passes the same ring steps, empty, in a CTA whose neighbour in the cluster has an own tile.
 template <class Params, class Loader>
 TILELACE_DEVICE void skip_terms(Loader& loader, const Params& p) {
   for (int i = 0; i < p.term_steps; ++i)
     loader.fill_step([](ptx::Shared /*rows*/, ptx::Shared full) { ptx::barrier_expect(full, 0); });
 }
 
-/// For a group that multiplies: sends partials to their owners, adds peers' terms to own tiles.
+/// Used by a group that multiplies. Sends partials to their owners and adds terms to own tiles.
 template <class Body, class Params>
 class PeerSums {
   using Tile = typename Body::Tile;
@@ -108,7 +108,7 @@ class PeerSums {
   TILELACE_DEVICE PeerSums(const Params& p, typename Body::Shared shared)
       : p_(p), shared_(shared) {}
 
-  /// Called once a tile's MMAs are issued; they began at cycle `began`. `more`: another tile comes.
+  /// Called once a tile's MMAs are issued. `began`: cycle at their start; `more`: a tile follows.
   TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
     turn_ = more ? ptx::cycles() - began : 0;
   }
@@ -117,7 +117,7 @@ class PeerSums {
     return turn_ / 128 * part / 128;
   }
 
-  /// Sends a tile's partial to its owner. `cell`: as the order has it, not transposed.
+  /// Sends a tile's partial to the tile's owner. `cell`: the cell as in the order, not transposed.
   template <class Math>
   TILELACE_DEVICE void give(Math& math, schedule::GemmCell cell, const CtaTile& at) const {
     const auto& order = p_.work.order;
@@ -134,8 +134,8 @@ class PeerSums {
   }
 
   /// Adds the peers' terms and the accumulator (this rank's term) in rank order. Two pieces are
-  /// added at once where possible: loads from the ring are slow while the other group multiplies,
-  /// and that group needs the stages to be released.
+  /// added at once where possible, since loads from the ring are slow while the other group
+  /// multiplies, and that group needs the stages to be released.
   template <class Math>
   TILELACE_DEVICE void add(Math& math) const {
     using Terms = AddTerms<Partial, TermPiece<typename Body::Element>>;

@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// Where the results of a tile are stored: one matrix.
+/// One matrix, in which the results of a tile are stored.
 struct OneResult {
   const CUtensorMap* whole;      ///< map for stores of 64 columns
   const CUtensorMap* remainder;  ///< map for stores of a tile's remaining columns
@@ -18,7 +18,7 @@ struct OneResult {
   }
 };
 
-/// One matrix per section. Has the section's number, since addresses of maps take more registers.
+/// One matrix per section. The section's number takes fewer registers than addresses of maps.
 template <class Params>
 struct SectionResult {
   const Params& p;

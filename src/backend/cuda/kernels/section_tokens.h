@@ -7,7 +7,7 @@
 
 namespace tilelace::cuda {
 
-/// `first`, in all functions: the first token that a CTA loads, counted in the tile's section.
+/// In all functions `first` is the first token that a CTA loads, counted in the tile's section.
 template <class Body, class Params>
 class SectionTokens {
  public:
@@ -20,7 +20,7 @@ class SectionTokens {
   /// The map to load from: `all` for a whole slice, a tail for a partial one, null beyond the end.
   [[nodiscard]] TILELACE_DEVICE const CUtensorMap* map(const CUtensorMap* all,
                                                        schedule::GemmCell cell, int first) const {
-    const int tail = max(p_.work.order.tail(cell.section), 0);  // without a tail: map 0, not used
+    const int tail = max(p_.work.order.tail(cell.section), 0);  // without a tail, map 0 is not used
     return Body::Tail::map(all, p_.tail + tail, left(cell, first));
   }
   [[nodiscard]] TILELACE_DEVICE TailSource source(schedule::GemmCell cell, int first) const {
@@ -28,7 +28,7 @@ class SectionTokens {
   }
 
  private:
-  /// Tokens from `first` to the section's end; rounded up to whole slices if there is no tail map.
+  /// Tokens from `first` to the section's end, rounded up to whole slices if there is no tail map.
   [[nodiscard]] TILELACE_DEVICE int left(schedule::GemmCell cell, int first) const {
     const int n = p_.work.order.end(cell.section) - p_.work.order.begin(cell.section) - first;
     if (p_.work.order.tail(cell.section) >= 0) return n;

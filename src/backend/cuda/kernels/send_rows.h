@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ag_gemm's kernel sends this rank's rows with transport `store`: by idle warps of all CTAs, or
-// by CTAs that only send, with bulk copies through their ring, which has no operands.
+// How ag_gemm's kernel sends this rank's rows with transport `store`. Either idle warps of all CTAs
+// send, or some CTAs only send, by bulk copies through their ring, which then has no operands.
 #pragma once
 #include "backend/cuda/device/transfer_bulk.h"
 #include "backend/cuda/device/transfer_threads.h"
@@ -36,8 +36,8 @@ TILELACE_DEVICE void push_rows(const Params& p) {
   p.push.run(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x), verbs);
 }
 
-/// A thread's share of the sends, in a CTA that only sends: those of PushOrder::run as one sequence
-/// of pieces that fit the ring. A chunk's flag is raised while the next chunk's pieces are stored.
+/// One thread's share of the sends of PushOrder::run, in a CTA that only sends. The share is one
+/// sequence of pieces that fit the ring. A chunk's flag is raised while the next chunk is stored.
 template <class Params>
 struct BulkSends {
   const Params& p;
@@ -45,7 +45,7 @@ struct BulkSends {
   int worker, workers;
   std::uint32_t piece_bytes;
 
-  /// Pieces per chunk, equal for all chunks; a shorter chunk has empty ones at its end.
+  /// Pieces per chunk, the same for all chunks. A shorter chunk has empty pieces at its end.
   [[nodiscard]] TILELACE_DEVICE std::uint32_t each() const {
     const std::int64_t rows = min(p.push.chunk_rows, p.push.rows);
     return static_cast<std::uint32_t>((rows * p.row_bytes + piece_bytes - 1) / piece_bytes);
@@ -71,7 +71,7 @@ struct BulkSends {
     const auto s = send(i);
     cuda::signal(p.call.flags_at(s.peer) + s.flag, epoch);
   }
-  /// Called after piece i's store is issued. Once per chunk, raises the flag of the chunk before.
+  /// Called after piece i's store is issued. Once per chunk, raises the flag of the previous chunk.
   TILELACE_DEVICE void behind(std::uint32_t i) const {
     const std::uint32_t of_chunk = i % each();
     if (i < each() || of_chunk != min(1U, each() - 1)) return;
@@ -80,11 +80,11 @@ struct BulkSends {
   }
 };
 
-constexpr int kSendWarps = 2;  ///< per CTA that only sends; one thread of each warp copies
+constexpr int kSendWarps = 2;  ///< warps of a CTA that only sends; one thread of each warp copies
 constexpr int kSendDepth = 4;
 
-/// `warp`: which of the CTA's sending warps. `ring`: kRingBytes of shared memory, where other CTAs
-/// keep operands. `barriers`: unused shared memory for kSendWarps * kSendDepth barriers.
+/// `warp`: index among the CTA's sending warps. `ring`: kRingBytes of shared memory, where other
+/// CTAs keep operands. `barriers`: unused shared memory for kSendWarps * kSendDepth barriers.
 template <int kRingBytes, class Params>
 TILELACE_DEVICE void send_in_bulk(const Params& p, int warp, ptx::Shared ring,
                                   ptx::Shared barriers) {

@@ -9,10 +9,10 @@
 
 namespace tilelace::cuda {
 
-/// Tells peers of the tile that was stored last at all ranks (`pending`: its flag's number), once
-/// the stores have arrived. Runs after the next tile's MMAs, during which the stores arrive. The
-/// whole warp of the thread that stored takes part: a divergent branch here would make ptxas
-/// reconverge the warp in every step of the main loop.
+/// Tells peers of the last tile that was stored at all ranks, once its stores have arrived.
+/// `pending`: number of the tile's flag. Runs after the next tile's MMAs, during which the stores
+/// arrive. The whole warp of the thread that stored takes part, since a divergent branch here would
+/// make ptxas reconverge the warp in every step of the main loop.
 template <class Params, class Shared, class Math>
 TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, int& pending) {
   const int number = pending;
@@ -21,7 +21,7 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   const std::uint32_t epoch = admitted_number(shared);
   if (math.thread() == 0) bulk_complete();
   __syncwarp();
-  // One lane per peer, so that no release waits for the flag to another peer.
+  // Each peer has a lane of its own, so that no release waits for another peer's flag.
   const int own = __shfl_sync(~0U, number, 0);
   const int lane = math.lane();
   const int peer = (p.call.rank + lane) % p.call.ranks;
@@ -31,8 +31,8 @@ TILELACE_DEVICE void signal_shared(const Params& p, Shared shared, Math& math, i
   math.note(TraceKind::told);
 }
 
-/// The end of a gemm_ar with results in slots, by the warpgroups that multiplied: all CTAs together
-/// copy peers' finished tiles to the caller. The warpgroups need not be in step.
+/// The end of a gemm_ar whose results are in slots. The warpgroups that multiplied, of all CTAs
+/// together, copy peers' finished tiles to the caller. The warpgroups need not be in step.
 template <class Body, class Params>
 TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared shared) {
   const std::uint32_t epoch = admitted_number(shared);
@@ -43,7 +43,7 @@ TILELACE_DEVICE void collect_shared(const Params& p, typename Body::Shared share
                         static_cast<int>(gridDim.x), collect);
 }
 
-/// The end of a direct gemm_ar, by the loading warp: all CTAs together wait until all tiles that
+/// The end of a direct gemm_ar. The loading warps of all CTAs together wait until all tiles that
 /// peers finish have arrived.
 template <class Params>
 TILELACE_DEVICE void await_shared(const Params& p, std::uint32_t epoch) {

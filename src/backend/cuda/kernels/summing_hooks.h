@@ -51,7 +51,7 @@ struct SummingHooks : PlainHooks<B> {
     TILELACE_DEVICE void multiplied(std::uint32_t began, bool more) {
       sums.multiplied(began, more);
     }
-    /// Adds the residual to an own tile; if admitted, stores the tile at (row, col) of own rows.
+    /// Adds the residual to an own tile. If admitted, stores the tile at (row, col) of own rows.
     template <class Math, class Results>
     TILELACE_DEVICE bool store_sum(Math& math, int section, const Results& results, int row,
                                    int col) {

@@ -11,8 +11,8 @@
 
 namespace tilelace::cuda {
 
-/// Number of a CTA's part of a tile. It depends only on the part's position, so it is equal on all
-/// ranks, whatever the order of tiles. count_at(): offset of a count in symmetric memory.
+/// part_of(): number of a CTA's part of a tile. The number depends only on the part's position, so
+/// all ranks have the same number. count_at(): offset of a count in symmetric memory.
 template <class Body, class Params>
 TILELACE_DEVICE int part_of(const Params& p, schedule::GemmCell cell, int cta) {
   return (cell.row * p.work.order.cols + cell.col) * Body::Shape::kCluster + cta;
@@ -22,14 +22,14 @@ TILELACE_DEVICE std::size_t count_at(const Params& p, int count) {
   return p.counts + std::size_t{sizeof(comm::Flag)} * static_cast<unsigned>(count);
 }
 
-/// Threads that sum together: whole warps, with a named barrier of their own. SumWarps are the last
-/// three warps of the loading warpgroup.
+/// Threads that sum together are whole warps and have a named barrier. SumWarps are the last three
+/// warps of the loading warpgroup.
 struct SumWarps {
   static constexpr int kThreads = 96;
   static TILELACE_DEVICE int thread() { return static_cast<int>(threadIdx.x) - 32; }
   static TILELACE_DEVICE int barrier() { return 6; }  // GemmMath uses lower numbers
 };
-/// A group that has multiplied; its barrier is the group's own.
+/// A group that has multiplied all its tiles. It uses its own named barrier.
 template <int kGroupBarrier>
 struct SumGroup {
   static constexpr int kThreads = 128;
@@ -101,9 +101,9 @@ class PieceSums {
   }
 
  private:
-  /// This CTA's number in the cluster. Recomputed on each call: a kept value would take a register.
+  /// This CTA's number in the cluster, recomputed since a kept value would take a register.
   static TILELACE_DEVICE int cta() { return static_cast<int>(blockIdx.x) % Body::Shape::kCluster; }
-  /// This CTA's part of a tile: it begins at (row, col), and `rows` rows of `units` pieces exist.
+  /// This CTA's part of a tile, at (row, col): `rows` rows, and `units` pieces to the result's end.
   struct Part {
     int row, rows, col, units;
   };
@@ -138,7 +138,7 @@ class PieceSums {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece))
 #pragma unroll
           for (int r = 0; r < kTerms; ++r) v[u][r] = load(part, piece, r);
-#pragma unroll 1  // not unrolled, to keep the code small: each turn moves terms to v[0]
+#pragma unroll 1  // the code stays small without unrolling; each iteration moves terms to v[0]
       for (int u = 0; u < kAtOnce; ++u) {
         if (const int piece = i + u * Crew::kThreads; is_mine(piece)) {
           float f[8] = {};
@@ -184,8 +184,8 @@ class PieceSums {
       By::template store<Element>(p_.results, p_.call.ranks, p_.results_at + offset, v);
   }
 
-  /// One thread waits until every rank has added one for this use of the count; a barrier then
-  /// shows all other threads what it saw. `uses` is volatile, since another SM may have written it.
+  /// One thread waits until every rank has added 1 for this use of the count. A barrier then makes
+  /// what the thread saw visible to all. `uses` is volatile, since another SM may have written it.
   TILELACE_DEVICE void await(Role role, int tile, int count) {
     if (!good_) return;
     bool here = true;
@@ -238,7 +238,7 @@ class GiveTiles {
   TILELACE_DEVICE void give(schedule::GemmCell cell) { math_.store(cell); }
   TILELACE_DEVICE void admit() { admitted_ = may_store(shared_, 0); }
   /// The thread that stored waits until its stores have arrived; then the warp adds one to the
-  /// count at every rank. The whole warp takes part: a divergent branch here would make ptxas
+  /// count at every rank. The whole warp takes part, since a divergent branch here would make ptxas
   /// reconverge the warp in every step of the main loop.
   TILELACE_DEVICE void tell_given(int tile) {
     const int thread = static_cast<int>(threadIdx.x) & 127;

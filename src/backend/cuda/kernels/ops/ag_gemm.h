@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard, in order of
-// arrival, or over all rows as one matrix. The loading warp waits for the flags of the rows that it
-// loads, and another warp waits for the peers' headers. Two warps may send this rank's rows, either
-// in all CTAs or in CTAs at the front of the grid that multiply nothing (PushOrder::senders).
+// ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard in order of
+// arrival, or all rows are walked as one matrix. The loading warp waits for the flags of the rows
+// that it loads, and another warp waits for the peers' headers. Two warps may send this rank's
+// rows, in all CTAs or in CTAs at the front of the grid that multiply nothing (PushOrder::senders).
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -17,19 +17,19 @@
 
 namespace tilelace::cuda {
 
-/// Tokens come from this rank's slot; a walk by shard takes own tokens from the input (`own`). A
-/// section is a shard, or a weight if there are several. `tail`: maps of partial last slices.
+/// Tokens come from this rank's slot, but a walk by shard takes own tokens from the input (`own`).
+/// A section is a shard or, with several weights, a weight. `tail`: maps of partial last slices.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
-  CUtensorMap out[schedule::kMaxSections];  ///< one per section: drops stores beyond its end
+  CUtensorMap out[schedule::kMaxSections];  ///< a section's map drops stores beyond its end
   CUtensorMap out_remainder[schedule::kMaxSections];
   CUtensorMap tail[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
   bool rows_here;            ///< an earlier kernel waited for all rows (or was stopped)
   schedule::PushOrder push;  ///< what this kernel sends; empty: it sends nothing
-  const std::byte* input;    ///< own rows, at the caller
+  const std::byte* input;    ///< this rank's rows in the caller's tensor
   std::size_t staged;        ///< offset of the slot's rows, which are [m, k]
   std::int64_t row_bytes;
 };
@@ -48,7 +48,7 @@ struct Gathering : PlainHooks<B> {
   static constexpr int kLoadRegisters = B::Shape::kWaitingRegisters;
   static constexpr bool kSends = plan::can_push(B::Tile::blocks, B::Tile::width);
 
-  /// Whether this CTA has tiles. In a kernel that sends, CTAs behind the last worker have none.
+  /// Whether this CTA has tiles. CTAs that only send have worker numbers beyond the last worker.
   static TILELACE_DEVICE bool multiplies(const Params& p, const Place& place) {
     return !kSends || place.worker < p.work.workers;
   }
@@ -61,7 +61,7 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// With tokens as tile columns (kAcross), swaps row and column of `cell` in a walk by shard.
+  /// In a walk by shard, swaps row and column of `cell` if tokens are tile columns (kAcross).
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)
@@ -80,7 +80,7 @@ struct Gathering : PlainHooks<B> {
     TILELACE_DEVICE void begin() { waits.begin(); }
     template <class Loader>
     TILELACE_DEVICE void end(Loader& loader) {
-      if (!loader.started()) loader.start();  // even without tiles, since other warps wait for this
+      if (!loader.started()) loader.start();  // even without tiles, as other warps wait for start()
     }
     [[nodiscard]] TILELACE_DEVICE int expected_bytes(schedule::GemmCell cell, int first) const {
       return sections.expected_bytes(cell, first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_ar: like gemm_rs, but a tile's owner stores the sum at all ranks and tells every peer. If
-// sums go to slots first, the math groups at the end copy peers' tiles from the slot to the caller.
+// sums go to slots first, the math groups finally copy peers' tiles from the slot to the caller.
 #pragma once
 #include "backend/cuda/device/shared_results.h"
 #include "backend/cuda/kernels/partials.h"
@@ -13,14 +13,14 @@
 namespace tilelace::cuda {
 
 struct GemmArParams : PartialParams {
-  CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: this rank's rows, at rank (rank + i) % ranks
+  CUtensorMap out[schedule::kMaxGpuRanks];  ///< [i]: map of own rows at rank (rank + i) % ranks
   CUtensorMap out_remainder[schedule::kMaxGpuRanks];
-  CUtensorMap tail[1];  ///< if ranks own columns: map of the last slice of tokens, if partial
+  CUtensorMap tail[1];  ///< only if ranks own columns: map of a partial last slice of tokens
   schedule::GemmWorkOf<schedule::ShareOrder> work;
   SharedResults shared;      ///< tiles that peers finish; flags have the same offsets on all ranks
-  std::uint32_t share_pace;  ///< pause between chunks stored, in 1/16384 of a tile's MMA time
+  std::uint32_t share_pace;  ///< pause between stores of chunks, in 1/16384 of a tile's MMA time
   std::uint32_t delay;       ///< cycles by which partials of the second half of columns are delayed
-  bool direct;  ///< ranks store into the callers' tensors; else into slots, to be copied
+  bool direct;  ///< ranks store into the callers' tensors; false: ranks store into slots first
 };
 
 #ifdef __CUDACC__

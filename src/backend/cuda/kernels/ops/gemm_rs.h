@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs: partials of tiles of peers' rows are sent from registers directly to the peers. Tiles of
-// this rank's rows come last: the peers' partials (terms) are added, and the sums are stored.
+// gemm_rs: a tile of a peer's rows is sent as a partial, from registers directly to the peer. Tiles
+// of this rank's rows come last. Peers' partials (terms) are added to them; the sums are stored.
 #pragma once
 #include "backend/cuda/kernels/partials.h"
 #include "schedule/reduce_order.h"
@@ -10,10 +10,10 @@
 
 namespace tilelace::cuda {
 
-/// A section is a shard. `tail`: for each section, a map of its last slice of tokens, if partial.
+/// A section is a shard. `tail` has a map for each section whose last slice of tokens is partial.
 template <class Order>
 struct GemmRsParamsOf : PartialParams {
-  CUtensorMap out;  ///< this rank's rows
+  CUtensorMap out;  ///< map of this rank's rows
   CUtensorMap out_remainder;
   CUtensorMap tail[schedule::kMaxGpuRanks];
   schedule::GemmWorkOf<Order> work;
@@ -38,8 +38,8 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
   using Tile = typename B::Tile;
   using Shape = typename B::Shape;
 
-  /// If tokens are the tile's columns (kAcross), the order's rows are columns of tiles, so the tile
-  /// lies at the transposed cell. `cell` itself stays as it is, since partials are numbered by it.
+  /// If tokens are the tile's columns (kAcross), a row of the order is a column of tiles, so the
+  /// tile lies at the transposed cell. `cell` itself is not changed, since it numbers the partials.
   static TILELACE_DEVICE CtaTile enter(const P& /*p*/, const typename B::Place& place,
                                        schedule::GemmCell& cell) {
     const schedule::GemmCell at =
@@ -75,8 +75,8 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
   };
 };
 
-/// For shards of few rows, taken in pairs: the two CTAs of a cluster compute tiles of the two
-/// shards and share the loads of the weight.
+/// gemm_rs for shards of few rows. A cluster takes two shards. Each of its two CTAs computes a tile
+/// of one shard, and both CTAs share the loads of the weight.
 template <class B>
 struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
   using P = GemmRsPairParams;

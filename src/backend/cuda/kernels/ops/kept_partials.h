@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar whose ranks keep their partials. A plain GEMM gives tiles: it stores them, rounded, in
-// this rank's slot and tells all ranks. Warps that neither load nor multiply sum a tile once all
-// ranks have given it (schedule/tile_sums.h). The GEMM waits for peers only at the admission,
-// before it first tells ranks of a tile. Each group that multiplies sums its own last tile.
+// gemm_ar whose ranks keep their partials. To give a tile, the GEMM stores it, rounded, in this
+// rank's slot and tells all ranks. Warps that neither load nor multiply sum a tile once all ranks
+// have given it (schedule/tile_sums.h). The GEMM waits for peers only at the admission, before it
+// first tells ranks of a tile. Each group that multiplies sums its own last tile.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/device/sums_place.h"
@@ -17,7 +17,7 @@ namespace tilelace::cuda {
 
 /// Bias and activation of GemmOperands are not set, since both are applied after the sum.
 struct KeptPartialsParams : GemmOperands {
-  CUtensorMap out;  ///< this rank's partials, in its slot
+  CUtensorMap out;  ///< map of this rank's partials in its slot
   CUtensorMap out_remainder;
   schedule::GemmWork work;
   CallParams call;
@@ -26,25 +26,25 @@ struct KeptPartialsParams : GemmOperands {
   std::size_t counts;    ///< offset of the slot's counts (schedule/tile_sums.h)
   comm::Flag* uses;      ///< in this rank's memory: how often each count was used
   SumsPlace results;
-  std::size_t results_at;  ///< offset of sums in `results`: that of partials or, if direct, of out
+  std::size_t results_at;  ///< offset of the sums in `results`; equal to `partials` unless direct
   std::byte* delivered;    ///< [m, n]: gets one-shot sums or copies of two-shot sums; null: direct
   const void* sum_bias;    ///< [n] or null
   const void* residual;    ///< [m, n] or null
   Activation sum_activation;
-  bool one_shot;  ///< each rank sums all pieces for itself; else some pieces for all ranks
+  bool one_shot;  ///< each rank sums all pieces for itself; false: each sums a share for all ranks
   int m;
 };
 
 #ifdef __CUDACC__
 
-/// `kBy`: who sums: the NVLink switch (memory mapped for multicast), or warps that load from peers.
+/// `kBy`: either the NVLink switch sums (multicast memory), or warps load from peers and sum.
 template <class B, SumsBy kBy>
 struct KeptPartials : PlainHooks<B> {
   using Params = KeptPartialsParams;
   using Columns = typename B::template OneWeight<Params>;
   using Shared = typename B::Shared;
   using Place = typename B::Place;
-  static constexpr int kLoadRegisters = 72;  // per thread; warps that sum need these
+  static constexpr int kLoadRegisters = 72;  // per thread; the warps that sum need this number
   static_assert(B::Shape::kMovesRegisters && B::Tile::pingpong && !B::Tile::swapped);
 
   static TILELACE_DEVICE void prefetch(const Params& p) {

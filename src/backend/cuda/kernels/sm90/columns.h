@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The columns of a result: which weight they need, and how a thread's accumulators become results
-// (bias and activation, or the gate). In every eight columns a thread has four accumulators: two
-// adjacent columns in each of two rows, and these rows are eight apart.
+// (bias and activation, or the gate). In every eight columns a thread has four accumulators, in two
+// adjacent columns and in two rows that are eight apart.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -81,7 +81,7 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// For several weights, one per section. Tiles with too few registers for that have one weight.
+/// For several weights, one per section. Tiles with too few registers support only one weight.
 template <class Body, class Params>
 class SectionWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
@@ -115,8 +115,8 @@ class SectionWeights : public OneWeight<Body, Params> {
   int section_;
 };
 
-/// Two GEMMs in one: half of a tile's columns are columns of the gate, half the same columns of up.
-/// The result is silu(gate + bias) * (up + bias).
+/// Two GEMMs in one. Half of a tile's columns are columns of the gate; the other half are the same
+/// columns of up. The result is silu(gate + bias) * (up + bias).
 template <class Body, class Params>
 class GateAndUp {
   using Element = typename Body::Element;

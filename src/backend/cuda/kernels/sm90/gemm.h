@@ -17,7 +17,7 @@ TILELACE_DEVICE void start_ring(const typename Op::Params& p, GemmShared<Tile> s
     Op::prefetch(p);
   }
   if (threadIdx.x == 0) {
-    // A CTA refills a stage once its readers, in all CTAs that it is loaded for, have released it.
+    // A stage is refilled once all groups that read its operands, in all CTAs, have released it.
     constexpr int kReaders =
         (Tile::cluster_rows + Tile::cluster_cols - 1) * (Tile::pingpong ? 1 : Tile::groups);
     for (int i = 0; i < Tile::stages; ++i) {

@@ -83,7 +83,7 @@ class GemmLoad {
   [[nodiscard]] TILELACE_DEVICE bool started() const { return ready_; }
 
   /// Waits until the next stage of the ring is free. Then one lane calls fill(rows, full), which
-  /// fills it and announces how many bytes to expect.
+  /// fills the stage and announces how many bytes to expect.
   template <class Fill>
   TILELACE_DEVICE void fill_step(const Fill& fill) {
     ptx::barrier_wait(shared_.empty(ring_.stage), ring_.parity ^ 1);

@@ -45,7 +45,7 @@ class GemmMath {
 
   TILELACE_DEVICE void multiply(schedule::GemmSegment s) {
     tile_ = s.tile;
-    // Groups must take turns: a wait for a parity more than a ring round ahead returns too early.
+    // Ping-pong groups take turns, as a wait for a parity over a ring round ahead ends too early.
     // stays: no test notices its loss, since turns order no data; they only keep parities apart
     if (Tile::pingpong && !first_turn_) ptx::sync_threads(kTurnBarrier + group_, 256);
     first_turn_ = false;
@@ -110,7 +110,7 @@ class GemmMath {
   [[nodiscard]] TILELACE_DEVICE const Trace& trace() const { return trace_; }
   [[nodiscard]] TILELACE_DEVICE int group() const { return group_; }
   [[nodiscard]] TILELACE_DEVICE int thread() const { return thread_; }
-  /// This warp's number in the group. Recomputed on each call: a kept value would take a register.
+  /// This warp's number in the group, recomputed since a kept value would take a register.
   [[nodiscard]] TILELACE_DEVICE static int warp() {
     return __shfl_sync(~0U, (ptx::thread_again() & 127) / 32, 0);
   }
@@ -135,13 +135,13 @@ class GemmMath {
     ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);
     return shared_.rows(ring_.stage);
   }
-  /// Releases that stage, once the whole group has read it.
+  /// Releases the stage that await_step() returned, once the whole group has read it.
   TILELACE_DEVICE void release_step() {
     sync_group();
     release(ring_.stage);
     ring_.advance();
   }
-  /// Called behind a tile's extra ring steps. Hands over the turn unless multiply() has done so.
+  /// Called after a tile's extra ring steps. Lets the other group multiply, if it may not yet.
   TILELACE_DEVICE void end_steps_behind(int steps) {
     // stays: turns order no data, they keep parities apart
     if (Tile::pingpong && !fits_ring(steps)) hand_over();
@@ -180,7 +180,7 @@ class GemmMath {
   }
 
  private:
-  /// Waits until stores have read the staging; the kernel's end publishes them. Counts the launch.
+  /// Waits until all stores have read their staging chunks. Counts the launch if tiles were shared.
   TILELACE_DEVICE void finish() {
     finish_.last_tile(*this);
     if (thread_ != 0) return;
@@ -191,7 +191,7 @@ class GemmMath {
 
   static TILELACE_DEVICE bool fits_ring(int steps) { return steps_fit_ring(steps, Tile::stages); }
 
-  /// In traces: waits for a tile's first operands, to time this wait. Returns whether it waited.
+  /// Only for traces: times the wait for a tile's first operands. Returns whether it waited.
   TILELACE_DEVICE bool await_first(int tile) const {
     if constexpr (kTraced) {
       ptx::barrier_wait(shared_.full(ring_.stage), ring_.parity);  // stays: only for traces
@@ -224,8 +224,8 @@ class GemmMath {
     }
   }
 
-  /// Multiplies a stage. Calls between() once the previous stage's MMAs have ended. By then half of
-  /// this stage's MMAs are issued, or all if a stage has few, so the tensor cores never idle.
+  /// Multiplies a stage. Calls between() once the previous stage's MMAs have ended. Half of this
+  /// stage's MMAs, or all in small stages, are issued before, so that the tensor cores never idle.
   template <class Between>
   TILELACE_DEVICE void multiply_stage(int stage, bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -259,8 +259,8 @@ class GemmMath {
       for (int j = 0; j < Shape::kAccumulators; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// released_cta(): the CTA that this thread tells of free stages, since it loads for this one;
-  /// -1: none. releases_ keeps it, unless the cluster is a line: computing it would split the MMAs.
+  /// released_cta(): a CTA that loads for this CTA and that this thread tells of free stages; -1:
+  /// none. Unless kLine, releases_ keeps the number, since computing it would split the MMAs.
   static constexpr bool kLine = Tile::cluster_rows == 1 || Tile::cluster_cols == 1;
   [[nodiscard]] TILELACE_DEVICE int released_cta() const {
     if constexpr (kLine)

@@ -6,9 +6,9 @@
 
 namespace tilelace::cuda {
 
-/// Named barriers. 0: __syncthreads(); kGroupBarrier + i: math group i; kTurnBarrier + i: its turn.
-constexpr int kGroupBarrier = 1;
-constexpr int kTurnBarrier = 4;
+/// Named barriers. Barrier 0 is that of __syncthreads().
+constexpr int kGroupBarrier = 1;  ///< kGroupBarrier + i: for the threads of math group i
+constexpr int kTurnBarrier = 4;   ///< kTurnBarrier + i: math group i may multiply (ping-pong)
 
 /// Addresses in a CTA's shared memory: the ring, staging chunks, barriers, words.
 template <class Tile>
@@ -25,15 +25,15 @@ struct GemmShared {
   TILELACE_DEVICE ptx::Shared empty(int stage) const { return full(Tile::stages) + 8 * stage; }
   /// A barrier whose phase ends when it is known whether results may be stored.
   TILELACE_DEVICE ptx::Shared admitted() const { return empty(Tile::stages); }
-  /// Number of this CTA's first tile whose results must not be stored; INT_MAX:
-  /// none.
+  /// Number of this CTA's first tile whose results must not be stored. INT_MAX: the results of all
+  /// tiles may be stored.
   TILELACE_DEVICE ptx::Shared failed() const { return admitted() + 8; }
   TILELACE_DEVICE ptx::Shared number() const { return failed() + 4; }
   TILELACE_DEVICE ptx::Shared trace() const { return number() + 4; }
 };
 
-/// A position in the ring: the stage, and the parity of the round. A tile's segment begins where
-/// the last one ended: if it began at stage 0, its first loads would wait for the last one's MMAs.
+/// A position in the ring: the stage, and the parity of the round. A segment begins where the last
+/// segment ended. If it began at stage 0, it would first wait for the last segment's MMAs.
 template <int kStages>
 struct Ring {
   int stage = 0;

@@ -38,7 +38,7 @@ struct GemmShape {
   static constexpr int kColsBytes = Tile::width * 128;
   static constexpr int kStageBytes = kRowsBytes + kColsBytes;
   static constexpr int kCluster = Tile::cluster_rows * Tile::cluster_cols;
-  /// Columns that a CTA loads for its cluster: rounded up to a multiple of 8; slices may overlap.
+  /// Columns that a CTA loads for its cluster, rounded up to a multiple of 8. Slices may overlap.
   static constexpr int kColSlice = (Tile::width / Tile::cluster_rows + 7) / 8 * 8;
   static constexpr int kRowSlice = kRows / Tile::cluster_cols;
   TILELACE_HD static constexpr TokenSlices tokens() {
@@ -56,8 +56,8 @@ struct GemmShape {
   static constexpr int kTurns = Tile::pingpong ? Tile::groups : 1;
   /// Registers move from the loading to the multiplying warpgroups if a CTA has an SM to itself.
   static constexpr bool kMovesRegisters = Tile::groups == 2 && Tile::per_sm == 1;
-  /// Registers per thread of the loading warpgroup; kernels that wait for peers need more. If
-  /// registers move, the numbers of the three warpgroups add up to 504.
+  /// Registers per thread of the loading warpgroup. Kernels that wait for peers need more
+  /// registers. If registers move, the numbers of the three warpgroups add up to 504.
   static constexpr int kLoadRegisters = 40;
   static constexpr int kWaitingRegisters = Tile::blocks * kAccumulators <= 176 ? 56 : 40;
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
@@ -65,8 +65,8 @@ struct GemmShape {
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
 };
 
-/// Sizes of a tile's partial in the accumulator's layout: pieces of eight values from each thread
-/// of a group.
+/// Sizes of a tile's partial. A partial has the accumulator's layout, in pieces of eight values
+/// from each thread of a group.
 template <class Tile>
 struct PartialShape {
   static constexpr int kOfBlock = GemmShape<Tile>::kAccumulators;
@@ -75,12 +75,12 @@ struct PartialShape {
   static constexpr int kPieceBytes = 128 * 16;
   /// Number of pieces of each peer that are added at once.
   static constexpr int kAtOnce = plan::terms_at_once(Tile::width, Tile::pingpong);
-  /// Math groups that share one tile: each writes one part of the partial and raises its flag.
+  /// Number of math groups that share a tile. Each writes a part of the partial, with a flag.
   static constexpr int kGroups = Tile::pingpong ? 1 : Tile::groups;
   static constexpr int kBytes = kGroups * kPieces * kPieceBytes;  ///< bytes of one CTA's partial
 
-  /// The lowest token that a warp has in a piece, counted from the group's first. If columns are
-  /// tokens, a piece has 16 consecutive tokens, or a block's last 8 and the next block's first 8.
+  /// The lowest token of a warp in a piece, counted from the group's first token. If columns are
+  /// tokens, a piece has 16 tokens in sequence, or a block's last 8 and the next block's first 8.
   TILELACE_HD static constexpr int first_token(int piece, int warp) {
     const int value = 8 * piece % kOfBlock;
     if (Tile::swapped) return value + 8 > kOfBlock ? 0 : 2 * value;

@@ -9,8 +9,8 @@
 
 namespace tilelace::cuda {
 
-/// Where a thread of a group finds the parts (accumulators) that workers gave in one round of
-/// shared tiles (schedule/gemm.h). If groups take turns, a worker gives at most one part per round.
+/// Where a thread finds the parts (accumulators) that workers gave in one round of shared tiles
+/// (schedule/gemm.h). In ping-pong (groups alternate) a worker gives at most one part per round.
 template <class Tile>
 class SplitParts {
   using Shape = GemmShape<Tile>;
@@ -46,7 +46,7 @@ class SplitParts {
       comm::raise_abort<comm::CudaAtomics>(scratch_.abort,
                                            {static_cast<std::uint8_t>(ErrorKind::timeout), 0, 0});
   }
-  /// Counts the launch for this CTA and group, and for those of `scratch` that this launch lacks.
+  /// Counts the launch for this CTA and group, and for unused CTAs and groups of `scratch`.
   TILELACE_DEVICE void count() const {
     const comm::Flag now = launch();
     const int ctas = static_cast<int>(gridDim.x);
@@ -56,8 +56,8 @@ class SplitParts {
   }
 
  private:
-  /// The number of this launch among those with shared tiles. Each group has its own count, since
-  /// one may end before the other begins.
+  /// This launch's number among the launches with shared tiles. Each group has its own count, since
+  /// one group may end before the other begins.
   [[nodiscard]] TILELACE_DEVICE comm::Flag launch() const {
     return scratch_.launches[place_.slot(place_.worker) * kMathGroups + counted_] + 1;
   }
@@ -70,7 +70,7 @@ class SplitParts {
   int counted_, group_, round_, thread_;
 };
 
-/// Stores a thread's accumulators, 16 bytes at a time; add_part adds them to another worker's.
+/// Stores a thread's accumulators. Another worker's add_part adds them to its own accumulators.
 template <class Tile, class Accumulators>
 TILELACE_DEVICE void leave_part(float4* to, const Accumulators& acc) {
   constexpr int kAccumulators = GemmShape<Tile>::kAccumulators;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a warpgroup's accumulators to shared memory as a chunk of results, in the layout of the
-// store's tensor map. This is 128-byte swizzle or, for the last columns if they are fewer than 64,
-// planes of 8 columns.
+// store's tensor map. The layout is 128-byte swizzle. If the last columns are fewer than 64, their
+// layout is planes of 8 columns.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/kernels/sm90/shape.h"
 
 namespace tilelace::cuda {
 
-/// Byte offset in the chunk that this lane gives to store_matrices, for columns 8j .. 8j + 15.
+/// This lane's address for store_matrices, in bytes into the chunk, for columns 8j .. 8j + 15.
 template <bool kPlanes>
 TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
   const int row = 16 * warp + (lane & 15);
   const int eight = j + lane / 16;
   return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
 }
-/// The same if the tile's columns are tokens, that is rows of the result.
+/// The same if the tile's columns are tokens (rows of the result).
 TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
   const int token = 8 * (j + lane / 16) + (lane & 7);
   const int eight = 2 * warp + (lane / 8 & 1);
   return token * 128 + ((eight ^ (token & 7)) << 4);
 }
 
-/// Writes results into `chunk`. `v`: accumulators of kCols columns of a block, the first one at
-/// (row, col) of the result; the accumulators are overwritten.
+/// Writes results into `chunk`. `v`: accumulators of kCols columns of a block, which are
+/// overwritten. The first accumulator is at (row, col) of the result.
 template <class Body, int kCols, class Columns>
 TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, float* v, int row,
                                    int col, int warp, int lane) {
