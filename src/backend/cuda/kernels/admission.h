@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The admission decides whether a kernel may store a call's results. The kernel may do so only
 // after every peer has confirmed that it makes the same call. After a failed wait the kernel runs
-// on, but stores nothing. `Shared` has a barrier `admitted` and the words `failed` and `number`.
+// on, but stores nothing more. `Shared` has a barrier `admitted` and words `failed` and `number`.
 #pragma once
 #include <climits>
 
