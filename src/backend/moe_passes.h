@@ -28,8 +28,8 @@ struct PermutePass {
   void* stream = nullptr;
 };
 
-/// out[t]: begins with 0, adds rows[row_of[t, slot]] in fp32 for each of the top_k slots that has a
-/// row here, in order, then add[t - first], and rounds once.
+/// out[t] = sum over the top_k slots, in order and in fp32, of rows[row_of[t, slot]] if the slot
+/// has a row on this rank, plus add[t - first]; rounded once.
 struct SlotSumPass {
   schedule::MoeMap shape;
   const std::int32_t* map = nullptr;

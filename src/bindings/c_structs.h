@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads structs that carry their size: the program may have been compiled with an older or a newer
-// header than the library.
+// Reads structs that carry their size, since the program may have been compiled with an older or a
+// newer header than the library.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -25,7 +25,7 @@ inline TensorView view(const tilelace_tensor& t) {
   return {t.data, as<DType>(t.dtype), t.rows, t.cols, t.stride};
 }
 
-/// All structs of the API are smaller, so a larger struct_size was not initialised.
+/// All structs of the API are smaller, so a larger struct_size must be uninitialised memory.
 inline constexpr size_t kMostBytes = 4096;
 
 /// The size of a struct in the first version of the API; fields added later have defaults.

@@ -6,7 +6,7 @@
 
 namespace tilelace::check {
 
-/// For mutants (mutate.h) of the order in which kernels walk tiles: rebuilds a rank's step lists
+/// For a mutant (mutate.h) of the order in which kernels walk tiles, rebuilds a rank's step lists
 /// from the faulty order. Returns false if the call has no such order or the lists stay the same.
 bool bend(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 

@@ -21,13 +21,13 @@ struct WalkSpec {
   int apart = -1;                 ///< how many shards are walked one after the other; -1: all
   std::vector<int> joins = {};    ///< apart 0: the i-th shard to arrive joins after joins[i] tiles
   bool whole = false;             ///< ag_gemm, transport store: a tile may span several shards
-  bool across = false;            ///< whole walk: the walk's rows are columns of the result
-  std::vector<int> weights = {};  ///< whole walk: columns of each weight; empty: one weight
-  int senders = 0;                ///< ag_gemm, transport store: how many last workers only send
+  bool across = false;            ///< if `whole`: the walk's rows are columns of the result
+  std::vector<int> weights = {};  ///< if `whole`: tile columns of each weight; empty: one weight
+  int senders = 0;                ///< ag_gemm, transport store: number of workers that only send
   bool together = false;          ///< gemm_rs: remote shards are walked together
   bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;
-  int wide = 1 << 20, deep = 1;  ///< tiles of a block (schedule::GemmOrder)
+  int wide = 1 << 20, deep = 1;  ///< a block is `wide` x `deep` tiles (schedule::GemmOrder)
 
   bool operator==(const WalkSpec&) const = default;
 };
@@ -36,20 +36,20 @@ struct CallSpec {
   Op op = {};
   std::int64_t m = 0;
   std::vector<std::int64_t> rows;  ///< rows of each shard; empty: even, the first may have 1 more
-  std::int64_t cols = 1;           ///< columns of tiles; ag_gemm: 0 is the gather alone
+  std::int64_t cols = 1;           ///< columns of tiles; in ag_gemm, 0 means only a gather
   int tile_m = 128;
   std::int64_t chunk_rows = 128;
   int raster_group = 1;
   RouteKind route = RouteKind::mesh;
-  int local = 1;  ///< two_level: ranks per node
+  int local = 1;  ///< route two_level: ranks per node
   Transport transport = {};
   bool straddle = false;
   int blocks = 1;
   bool deliver = false;
   std::int64_t block_grain = 1;  ///< gemm_ar: blocks are multiples of this many rows
   /// gemm_rs, gemm_ar: the sum follows the GEMM (schedule/reduce_rows.h), with one unit per row.
-  /// Transport pull or, for a two-shot gemm_ar, store; pushed sums are checked as collectives.
-  /// Tiles do not matter, since the GEMM is one step.
+  /// The transport is pull or, for a two-shot gemm_ar, store; pushed sums are checked as
+  /// collectives. The GEMM is one step, so tiles do not matter.
   bool unfused = false;
   /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h). Then
   /// `transport` has no effect, but must not be store.
@@ -80,14 +80,14 @@ CallSpec spec_of(const schedule::GemmReduce&);
 /// The reason why this spec has no schedule; nullopt if it has one.
 std::optional<std::string> legal(const CallSpec&, int ranks);
 
-/// The fewest of a rank's actors (copy role, workers) that must run at the same time. 1: they wait
-/// only for peers' actors of the same number; 2: only for copy roles; else all that peers wait for.
+/// The fewest of a rank's actors that must run at once. It is 1 if actors wait only for peers'
+/// actors of the same number, 2 if only for copy roles, else the number of all that peers wait for.
 int min_resident(const CallSpec&, int workers);
 
 /// How many workers of a rank start before its copy role.
 int launched_first(const CallSpec&, int workers);
 
-/// A region's rows, cut into cells where any tile or chunk begins: an access covers whole cells.
+/// A region's rows, cut into cells where any tile or chunk begins, so an access covers whole cells.
 class Cuts {
  public:
   explicit Cuts(Index rows);
@@ -105,7 +105,7 @@ class Cuts {
   std::vector<Index> begins_;
 };
 
-/// Schedules with the types of tile orders that kernels use. Many...: for up to kMaxCheckedRanks.
+/// Schedules with the tile orders that kernels use. Many... allow up to kMaxCheckedRanks ranks.
 using GatherTiles = schedule::GatherTiles<schedule::GatherOrder>;
 using ReduceTiles = schedule::ReduceTiles<schedule::ReduceOrder>;
 using PairTiles = schedule::ReduceTiles<schedule::PairOrder>;
@@ -131,8 +131,8 @@ class CallPlan {
     return spec_.exchange ? result_rows(rank) : split().shard(rank);
   }
 
-  /// Calls f(this rank's schedule). Only for calls with an AgGemm or GemmReduce schedule: no
-  /// collective, not unfused, not multimem, without lag.
+  /// Calls f(this rank's schedule). Only for calls with an AgGemm or GemmReduce schedule, so not
+  /// for collectives or for calls that are unfused, use multimem or have a lag.
   template <class F>
   decltype(auto) visit(int rank, F&& f) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -211,7 +211,7 @@ class CallPlan {
   std::vector<ExchangeCall> exchanges_;
   Cuts rows_;
   std::vector<Cuts> incoming_;
-  std::vector<Cuts> in_, out_;  ///< for collectives
+  std::vector<Cuts> in_, out_;  ///< only for collectives
 };
 
 }  // namespace tilelace::check

@@ -38,7 +38,7 @@ class Clocks {
     return actor < 0 || at(a).known[static_cast<std::size_t>(actor)] >= time;
   }
 
-  /// Advances actor a's time: who acquires this release does not learn of a's later steps.
+  /// Advances actor a's time. Actors that acquire this release learn of no later steps of actor a.
   Release release(int a);
   void acquire(int a, Release r);
   /// Actor a learns all of `other`, which is a join() of clocks that actors had at releases.
@@ -55,7 +55,7 @@ class Clocks {
   /// How much an actor had logged at a release.
   struct Moment {
     std::uint32_t learned = 0;
-    std::uint32_t gap = 0;     ///< gaps in the log so far (see `lost`); each ends with a copy
+    std::uint32_t gap = 0;     ///< number of gaps in the log so far (see `lost`)
     std::uint32_t copies = 0;  ///< number of copies of the actor's clock so far
   };
   struct Copy {
@@ -65,7 +65,7 @@ class Clocks {
   struct Actor {
     Clock known;
     std::vector<Release> learned;
-    std::vector<Moment> moments;  ///< by the actor's own time, from `first` on
+    std::vector<Moment> moments;  ///< indexed by the actor's own time, from `first` on
     std::deque<Copy> copies;
     Moment now;
     Time first = 0;

@@ -17,14 +17,14 @@ constexpr int kMaxCheckedRanks = 64;
 
 struct ExchangeSpec {
   Collective collective = {};
-  /// all_reduce: units of the tensor; all_gather, reduce_scatter: of each rank's part; all_to_all:
-  /// of each parcel, at [sender * ranks + receiver].
+  /// Numbers of units: in the tensor (all_reduce), in each rank's part (all_gather,
+  /// reduce_scatter), or in each parcel, at index sender * ranks + receiver (all_to_all).
   std::vector<std::int64_t> units;
   int shots = 1;
   int workers = 1;
-  std::int64_t chunk = 1;  ///< units
-  bool direct = false;     ///< no staging; not with lines, one-shot or an uneven all_to_all
-  bool lines = false;      ///< there are no flags: each unit carries the call's epoch
+  std::int64_t chunk = 1;  ///< size of a chunk in units
+  bool direct = false;     ///< no staging; not for lines, one-shot or an uneven all_to_all
+  bool lines = false;      ///< each unit carries the call's epoch, so there are no flags
   bool in_place = false;
 
   bool operator==(const ExchangeSpec&) const = default;
@@ -39,9 +39,9 @@ struct ExchangeCall {
   schedule::ExchangeOf<kMaxCheckedRanks> schedule;
   bool lines = false, in_place = false;
   Index in_units = 0, out_units = 0;
-  std::array<Index, kMaxCheckedRanks> in_at{}, out_at{};  ///< first unit of each rank's parcel
+  std::array<Index, kMaxCheckedRanks> in_at{}, out_at{};  ///< a parcel's first unit in `in`, `out`
 
-  /// Units of this rank's result that come from a rank.
+  /// Number of units of this rank's result that come from rank `from`.
   [[nodiscard]] Index result_units(int from) const {
     return schedule.shares ? schedule.owned[from] : schedule.takes[from];
   }
@@ -55,9 +55,9 @@ FlagName flag_name(const ExchangeCall&, Index flag);
 inline RowRange from(Index begin, RowRange rows) { return {begin, begin + rows.size()}; }
 
 /// Verbs that note the steps of a round, parcel by parcel. In a Step, `at` is the data's first unit
-/// in the staging memory or, without staging, in `in` or `out`; `rows` are units of `in` or `out`;
-/// `block` is the round (lines: the shot). Noted verbs: push, reduce (a term of a sum), store,
-/// store_result (a sum to a peer), deliver; for lines also put_line and take_line.
+/// in the staging memory or, without staging, in `in` or `out`. `rows` are units of `in` or `out`;
+/// `block` is the round or, with lines, the shot. Noted verbs are push, reduce (a term of a sum),
+/// store, store_result (a sum to a peer), deliver and, with lines, put_line and take_line.
 template <class S, class Verbs, class Note>
 class NotedExchange : public NotedVerbs<Verbs, Note> {
  public:

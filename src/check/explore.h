@@ -20,8 +20,8 @@ struct CheckConfig {
   std::vector<CallSpec> calls;
   int ranks = 1;
   int workers = 1;
-  int resident = 0;        ///< actors of a rank that run at the same time, in launch order; 0: all
-  std::uint64_t seed = 0;  ///< for a random order of actors; 0: rank 0 runs as far ahead as it can
+  int resident = 0;        ///< number of a rank's actors that run at once, in launch order; 0: all
+  std::uint64_t seed = 0;  ///< seed of a random order; 0: rank 0 runs as far ahead as it can
   std::uint32_t first_epoch = 1;
   Mutant mutant = Mutant::none;
   int lost = -1;           ///< index of the step to leave out of rank 0's copy role; -1: none
@@ -53,8 +53,8 @@ struct PreparedCalls;
 /// Runs the same calls many times, in different orders and with different numbers of resident
 /// actors. After one run without findings, further runs only look for deadlocks. In any order, a
 /// wait ends with the same value of its flag. So happens-before is the same, and so are races, lost
-/// work and doubled work (tests show this on thousands of lists, also faulty ones). Runs with a
-/// mutant are always checked in full. If calls change, checking starts again.
+/// work and doubled work (tests show this on thousands of lists, including faulty ones). Runs with
+/// a mutant are always checked in full. If calls change, checking starts again.
 class Checker {
  public:
   CheckReport check(const CheckConfig& config);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of the lists of all roles of all ranks: tracks each actor's step and what it waits for.
+// Runs the step lists of all roles of all ranks once. Tracks what each actor does or waits for.
 #pragma once
 #include <cstdint>
 #include <queue>
@@ -19,7 +19,7 @@ class Explorer {
   CheckReport run();
 
  private:
-  /// A flag: its value, and the last actor that began to wait for it; -1: nobody waits.
+  /// `value` of a flag; `waiters`: the last actor that began to wait for it; -1: nobody waits.
   struct Flag {
     std::uint32_t value = 0;
     int waiters = -1;
@@ -43,7 +43,7 @@ class Explorer {
     int rank = 0;
     int stream = 0;
     std::uint32_t priority = 0;
-    int waits_before = -1;  ///< the actor that waited for the same word just before; -1: none
+    int waits_before = -1;  ///< the actor before this one in the list of waiters; -1: none
     bool blocked = false;
   };
 

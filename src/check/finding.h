@@ -16,7 +16,7 @@ enum class FindingKind : std::uint8_t {
   went_back,       ///< a signal that does not increase its flag
   early_result,    ///< a result written before all peers were known to be in the call
   misplaced,       ///< an access outside its region, to part of a cell, or to the wrong rank's data
-  out_of_order,    ///< terms of a sum not in rank order, or some missing
+  out_of_order,    ///< terms of a sum that are missing or not in rank order
   disagree         ///< ranks make different calls
 };
 std::string_view name_of(FindingKind);

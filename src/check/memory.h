@@ -6,7 +6,7 @@
 
 namespace tilelace::check {
 
-/// Regions of a rank's memory: `gathered` to `lines` are in the call's slot, the rest the user's.
+/// Regions of a rank's memory. `gathered` to `lines` are in the call's slot; others are the user's.
 enum class Region : std::uint8_t {
   gathered,
   outgoing,
@@ -87,7 +87,7 @@ void each_access(const schedule::GatherTiles<Order>& s, const Step& x, Emit&& em
   each_access(static_cast<const schedule::AgGemm&>(s), x, emit);
 }
 
-/// The rows of `incoming` at `rank` that hold the partials of `child`, a sender to it, for step x.
+/// The rows of `incoming` at `rank` for the partials that `child` sends to `rank` in step x.
 inline RowRange incoming_rows(const schedule::GemmReduce& s, int rank, int child, const Step& x) {
   schedule::GemmReduce at = s;
   at.rank = rank;
@@ -160,20 +160,20 @@ void each_access(const schedule::ReduceTiles<Order>& s, const Step& x, Emit&& em
     if (p != s.rank) place(s.rank, x.at + (p - s.rank) * s.of_source(), false);
 }
 
-/// Where `rows`, a part of `own`, lie in area `place` (from 0) of areas with own.size() rows each.
+/// Place of `rows`, a part of `own`, in area number `place` (from 0); areas have own.size() rows.
 inline RowRange placed(RowRange own, Index place, RowRange rows) {
   const Index begin = place * own.size() + rows.begin - own.begin;
   return {begin, begin + rows.size()};
 }
 
-/// Units of region `incoming` at `rank` if partials are handed to their owners (HandRows).
+/// Number of units of region `incoming` at `rank` if partials are handed to owners (HandRows).
 inline Index handed_units(const schedule::HandRows& s, int rank) {
   return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
                                           : (s.ranks - 1) * s.rows[rank].size();
 }
-/// The place of these units in `incoming` at `rank`: in a ring, the same indices; else a place in
-/// the source's area. The checker keeps the terms of different sources apart even if the real
-/// schedule adds them in one place.
+/// Where `incoming` at `rank` holds these units: in a ring, at the same indices; otherwise in the
+/// source's area. The checker keeps the terms of different sources apart even if the real schedule
+/// adds them in one place.
 inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
   if (s.way == schedule::HandWay::ring) return units;
   return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
@@ -189,8 +189,8 @@ void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
     case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
     case Verb::store_partial:
       touch(Region::outgoing, s.rank, x.rows, false);
-      // The addition also reads the owner's partial, which must be written before and stay valid
-      // until the addition is done.
+      // The addition also reads the owner's partial, which must be complete before the addition and
+      // stay valid until its end.
       if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
       touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
       break;
@@ -269,8 +269,8 @@ void each_access(const schedule::SharedTiles& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Reduce reads the partials in all slots. It stores one-shot sums in this rank's `out`, two-shot
-/// sums on all ranks: in their slots or, if `direct`, in their `out`. Sums in a slot replace the
+/// Reduce reads the partials in all slots. It stores one-shot sums in this rank's `out`. It stores
+/// two-shot sums on all ranks, in slots or, if `direct`, in `out`. Sums in a slot replace the
 /// partials there; the checker has a region of its own for sums, as for ReduceRows below.
 template <class Emit>
 void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
@@ -310,8 +310,8 @@ void each_access(const schedule::TileSums& s, const Step& x, Emit&& emit) {
   }
 }
 
-/// Shared sums replace partials in memory. The checker has a region of its own for sums: it allows
-/// one write per cell. No race is missed: only the writer of a sum reads the partials it replaces.
+/// Shared sums replace partials in memory. The checker allows one write per cell, so it has a
+/// region for sums. No race is missed, since only a sum's writer reads the partials it replaces.
 template <class Emit>
 void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
   const auto touch = [&](Region region, int rank, bool write) {

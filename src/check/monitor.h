@@ -23,8 +23,8 @@ class Monitor {
     int ranks = 1;
     int workers = 1;  ///< the most workers of any call
     std::uint32_t first_epoch = 1;
-    int slots = 2;           ///< 1 for a mutant
-    int flag_slots = 2;      ///< 1 for a mutant
+    int slots = 2;           ///< number of slots; 1 only in a mutant
+    int flag_slots = 2;      ///< number of slots for flags; 1 only in a mutant
     std::uint32_t idle = 0;  ///< how many calls, just before the first, raised no flags or lines
     std::size_t max_findings = 8;
   };
@@ -36,14 +36,14 @@ class Monitor {
                   bool ordered = true);
   /// `whole`: false if the actor gave up after an error; the call's results are then not checked.
   void end_call(int actor, bool whole = true);
-  /// A step of this actor. Waits and admit are reported after they end, all else before its effect
-  /// is visible.
+  /// Reports a step of this actor. Waits and admit are reported after they end, all other steps
+  /// before their effect is visible.
   void on(int actor, const Step& step);
 
   [[nodiscard]] const std::vector<Finding>& findings() const { return findings_; }
   /// Number of findings, kept or not.
   [[nodiscard]] std::size_t num_findings() const { return num_findings_; }
-  /// Number of clock entries and cells read: the cost of a run apart from its steps.
+  /// Number of clock entries and cells read, which is a run's cost apart from its steps.
   [[nodiscard]] std::int64_t work() const { return clocks_.work() + work_; }
   /// Number of clock entries kept from earlier calls; must not grow.
   [[nodiscard]] std::size_t kept() const { return clocks_.kept(); }
@@ -55,8 +55,8 @@ class Monitor {
     int writer = -1;  ///< last writer; -1: none
     Time time = 0;
     std::uint32_t step = 0;
-    int round = -1;   ///< for places written once per round: the last round written
-    int reader = -1;  ///< for such places, and inputs that results overwrite: the last reader
+    int round = -1;   ///< last round written, for places that are written once per round
+    int reader = -1;  ///< last reader, for places with rounds and for inputs that results overwrite
     Time read = 0;
   };
   struct CallState {
@@ -75,7 +75,7 @@ class Monitor {
     bool admitted = false;
     int terms = 0;  ///< number of terms added to the current sum
   };
-  /// A flag or header: its value and the actor that raised it, and both for the previous value.
+  /// A flag or header. `release` raised it to `epoch`; `before` had raised it to `epoch_before`.
   struct Word {
     std::uint32_t epoch = 0;
     std::uint32_t epoch_before = 0;
@@ -83,15 +83,15 @@ class Monitor {
     void raise(std::uint32_t to, Release by);
     [[nodiscard]] Release first_reaching(std::uint32_t want) const;
   };
-  /// Each actor's last use of a rank's slot: in the slot's current call, and in all calls before.
+  /// Each actor's last use of a rank's slot: `now` in this call, `before` in all earlier calls.
   struct Slot {
     Index call = -1;
     Clock now, before;
-    std::vector<Index> checked;  ///< by actor: the last call in which its first use was checked
+    std::vector<Index> checked;  ///< by actor: the last call in which the first use was checked
   };
 
-  /// Each actor's last read of a rank's results, and the last call that the rank has begun. Between
-  /// calls the results belong to the user.
+  /// `reads`: each actor's last read of a rank's results. `begun`: the last call that the rank has
+  /// begun. Between calls the results belong to the user.
   struct Results {
     Index begun = -1;
     Clock reads;

@@ -16,8 +16,8 @@
 namespace tilelace::cuda {
 
 struct RankOps {
-  /// Allocates staging for calls of every problem in the list, up to the problem's m, on any path.
-  /// Collective. `group` must outlive this object. Errors: usage, system, peer, timeout.
+  /// Allocates staging for calls of every problem in the list, up to the problem's m, with any
+  /// plan. Collective. `group` must outlive this object. Errors: usage, system, peer, timeout.
   RankOps(comm::Group& group, int device, const std::vector<Problem>& problems, double timeout_s,
           const RankShare& share = {});
   /// Allocates staging for calls that need no more than `needs`. Collective; errors as above.
@@ -46,7 +46,7 @@ struct RankOps {
   GemmRsCalls scatter_;    ///< fused gemm_rs
   GemmArCalls share_;      ///< fused gemm_ar
   KeptPartials kept_;      ///< fused gemm_ar whose ranks keep their partials
-  UnfusedSums behind_;     ///< sums as separate kernels, after the GEMM
+  UnfusedSums behind_;     ///< gemm_rs and gemm_ar whose sum is a kernel after the GEMM
   HandedPartials handed_;  ///< gemm_rs by other libraries' methods
 };
 

@@ -24,14 +24,14 @@ struct OpCall {
   int64_t dim = 0;
   std::string activation = "none";
   bool return_gathered = false;
-  /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
-  /// equal sizes for a gather; for a scatter an even split (the first ranks may have 1 more).
+  /// Sizes of dimension `dim` on all ranks: in x for a gather, in the result for a scatter. None: a
+  /// gather has equal sizes, a scatter has an even split (the first ranks may have 1 more).
   Sizes sizes = {};
   std::optional<Tensor> like =
-      {};  ///< for a gather, instead of `sizes`, which are then an even split of like.size(dim)
+      {};  ///< instead of `sizes`, for a gather whose sizes are an even split of like.size(dim)
   std::optional<Tensors> out = {};  ///< tensors that receive the results
   std::optional<Tensor> gathered = {};
-  std::optional<Tensor> residual = {};  ///< for sums: a tensor of the result's shape to add to it
+  std::optional<Tensor> residual = {};  ///< for sums: added to the result, whose shape it has
 };
 
 struct OpResults {

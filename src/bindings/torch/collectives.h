@@ -16,12 +16,12 @@ struct CollectiveCall {
   std::string group;
   std::string reduction = "sum";
   int64_t dim = 0;  ///< the dimension that is gathered or scattered; for all_to_all: 0
-  /// Size of dimension `dim` on every rank: of x for a gather, of the result for a scatter. None:
-  /// equal sizes for a gather; for a scatter an even split (the first ranks may have 1 more).
+  /// Sizes of dimension `dim` on all ranks: in x for a gather, in the result for a scatter. None: a
+  /// gather has equal sizes, a scatter has an even split (the first ranks may have 1 more).
   Sizes sizes = {};
-  /// For a gather, instead of `sizes`, which are then an even split of like.size(dim).
+  /// Given instead of `sizes`, for a gather whose sizes are an even split of like.size(dim).
   std::optional<Tensor> like = {};
-  Sizes sends = {}, takes = {};  ///< for all_to_all: rows to and from each rank; none: equal parts
+  Sizes sends = {}, takes = {};  ///< all_to_all: rows sent to and taken from each rank; none: equal
   std::optional<Tensor> out = {};
 };
 

@@ -71,9 +71,9 @@ class Member {
   };
   struct Largest {
     std::int64_t m = 0;
-    std::size_t number = 0;  ///< order in which problems were prepared
+    std::size_t number = 0;  ///< position in the order of preparation, from 1
   };
-  std::vector<MoeLayer> moe_layers_;  ///< prepared layers; m: the most tokens prepared for
+  std::vector<MoeLayer> moe_layers_;  ///< prepared layers; their m is the most tokens of a call
   std::unordered_map<Call, Largest, CallHash> prepared_;
 };
 
@@ -91,8 +91,8 @@ std::shared_ptr<Member> member_of(std::string_view op, const std::string& name, 
 /// the tensors' GPU, which a new member uses; -1: CPU tensors. Errors: also those of joining.
 std::shared_ptr<Member> member_or_joined(std::string_view op, const std::string& name,
                                          Device device, int device_index);
-/// A function, set by Python, that joins a group. Returns 0, or an error's kind and, in
-/// `text`, its text, cut at `capacity` bytes. Any thread may call it, with or without Python's GIL.
+/// A function, set by Python, that joins a group. Returns 0, or the kind of an error whose text is
+/// then in `text`, cut at `capacity` bytes. Any thread may call it, with or without Python's GIL.
 using Joiner = int (*)(const char* name, const char* device, int device_index, char* text,
                        int capacity);
 void set_joiner(Joiner joiner);
@@ -102,8 +102,8 @@ void add_member(const std::string& group, const CommunicatorOptions& options,
                 Communicator communicator, PlanChoices choices);
 /// Removes the member, if there is one. In a forked process this only forgets the parent's member.
 void remove_member(const std::string& group, Device device);
-/// Removes the member, but keeps its communicator until remove_retired_members: destroying it now
-/// would break a graph's capture.
+/// Removes the member, but keeps its communicator until remove_retired_members, since destroying
+/// the communicator now would break a graph's capture.
 void retire_member(const std::string& group, Device device);
 void remove_retired_members();
 void remove_all_members();

@@ -7,7 +7,7 @@
 
 namespace tilelace::torch_binding {
 
-/// The two halves of a layer (ag_moe; moe_rs or moe_ar), whose calls need a group.
+/// The ops of a layer's two halves (ag_moe, then moe_rs or moe_ar), whose calls need a group.
 std::vector<OpEntry> moe_ops();
 /// Ops that one rank calls alone, without a group.
 std::vector<OpEntry> local_ops();

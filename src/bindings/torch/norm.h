@@ -14,7 +14,7 @@ struct NormTensors {
   std::optional<Tensor> normed;     ///< shape and type of x
   std::optional<Tensor> out;        ///< shape and type of x: the sum, which is the next residual
   std::optional<Tensor> quantised;  ///< e4m3, in the shape of x
-  std::optional<Tensor> scales;     ///< fp32; if x is [.., n]: [.., 1] or [.., n / 128]
+  std::optional<Tensor> scales;     ///< fp32; [.., 1] or [.., n / 128] for an x of [.., n]
 };
 
 struct NormCall {
@@ -25,7 +25,7 @@ struct NormCall {
   std::string group;
   double eps = 1e-6;
   std::string quant = "none";
-  bool return_normed = false;  ///< also return `normed` when quantising
+  bool return_normed = false;  ///< whether to return `normed` even when quantising
   std::optional<NormTensors> given = {};
 };
 

@@ -16,10 +16,10 @@ class Pieces {
   /// A range of this many bytes, rounded down to a multiple of kGrain. Pieces are rounded up.
   explicit Pieces(std::size_t bytes);
 
-  /// Takes a piece from the smallest gap that fits, the lowest of equal ones. Returns its offset, a
-  /// multiple of kGrain; none if nothing fits. A piece that was given back is only given to the
-  /// same stream again, as in torch's cache, since work in that stream may still use its memory. On
-  /// bad_alloc nothing has changed.
+  /// Takes a piece from the smallest gap that fits (from the lowest of several). Returns its
+  /// offset, a multiple of kGrain; none if nothing fits. A piece that was given back is only given
+  /// to the same stream again, as in torch's cache, since work in that stream may still use its
+  /// memory. If bad_alloc is thrown, nothing has changed.
   std::optional<std::size_t> take(std::size_t bytes, const void* stream);
 
   /// Frees the piece at this offset. Returns false if there is none. Does not throw.
@@ -41,7 +41,7 @@ class Pieces {
   Iterator gap_for(std::size_t bytes, const void* stream);
 
   /// All pieces, also free ones, by offset. Adjacent free pieces that a stream may use form a gap
-  /// for that stream; take() merges those that it needs into one piece.
+  /// for that stream; take() merges the pieces that it needs into one.
   std::map<std::size_t, Piece> pieces_;
   std::size_t taken_bytes_ = 0;
 };

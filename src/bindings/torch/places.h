@@ -59,8 +59,8 @@ void* stream_on(int device_index);
 void check_sizes(std::string_view op, std::string_view what, const std::vector<int64_t>& sizes,
                  int ranks);
 
-/// How many units (indices of the split dimension) every rank has, and the rows per rank to pass to
-/// the library; `rows` is empty if the library's even split is the same.
+/// `units`: number of units (indices of the split dimension) of every rank. `rows`: rows per rank
+/// to pass to the library; empty if the library's even split is the same.
 struct Split {
   std::vector<int64_t> units;
   std::vector<int64_t> rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Symmetric memory for torch's allocator. All ranks reserve it together; then each rank hands out
-// pieces alone. For torch an allocator is two C functions without context. So each pool has one of
-// kMostPools places, each with its own tilelace_pool_<place>_allocate; all use tilelace_pool_free.
+// pieces alone. To torch, an allocator is two C functions without context. So a pool has one of
+// kMostPools places. Each place has a tilelace_pool_<place>_allocate; all use tilelace_pool_free.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ inline constexpr int kMostPools = 32;
 
 /// Makes a pool and returns its number, its place and the device index that its group joined with.
 /// Collective over the group's ranks, with the same size. Errors: usage (a size outside 1..2^50; no
-/// free place: on every rank if all made the same pools), else as SymmetricBuffer.
+/// free place, which all ranks get if all made the same pools), else as SymmetricBuffer.
 std::vector<int64_t> make_pool(std::string group, std::string device, int64_t bytes);
 
 /// Frees the pool's memory and returns true; returns false if a piece is in use, and true for

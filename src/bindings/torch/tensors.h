@@ -30,14 +30,14 @@ inline constexpr int64_t kAlignment = 16;
 std::string shape_of(std::span<const int64_t> sizes);
 std::string shape_of(const Tensor& t);
 
-/// Errors: usage (an undefined tensor: torch's dispatcher passes one for None).
+/// Errors: usage (an undefined tensor, which torch's dispatcher passes for None).
 void require_tensor(std::string_view op, const std::string& name, const Tensor& t);
 
 /// Errors: usage (a dtype that the library does not have).
 DType dtype_of(std::string_view op, const std::string& name, const Tensor& t);
 
-/// The element type for a collective: the tensor's own if the collective adds, else any of the same
-/// width. Errors: usage (a type that cannot be added, or no type of that width).
+/// The element type for a collective: the tensor's own if the collective adds, else any type of the
+/// same width. Errors: usage (a type that cannot be added, or no type of that width).
 Item item_of(std::string_view op, const std::string& name, const Tensor& t, bool adds);
 
 /// A new tensor on the device of `like`, of this type or, if none is given, of the type of `like`.
@@ -75,7 +75,7 @@ struct Matrix {
   TensorView view;
 };
 
-/// A tensor of two dimensions (or of one, as a single row) as a matrix; a staged copy if kernels
+/// The matrix of a tensor with two dimensions or one (a single row). It is a staged copy if kernels
 /// cannot read the tensor's layout. Errors: usage (dtype, device, number of dimensions).
 Matrix matrix_of(std::string_view op, const std::string& name, const Tensor& t, Device device);
 
@@ -90,7 +90,7 @@ struct Rows {
 };
 Rows rows_of(std::string_view op, const Tensor& x, int64_t dim);
 
-/// Where a result is written: a new tensor, a given one, or a staged copy of either.
+/// The memory that gets a result: a new tensor, a given tensor, or a staged copy of either.
 class Result {
  public:
   /// Makes a tensor shaped as x, with `units` in dimension x.dim and `cols` in the last. The tensor
@@ -110,7 +110,7 @@ class Result {
 
   Tensor tensor_;
   Matrix matrix_;
-  std::optional<Tensor> copy_to_;  ///< finish() copies a staged result to it; split dim first
+  std::optional<Tensor> copy_to_;  ///< where finish() copies a staged result; split dimension first
 };
 
 }  // namespace tilelace::torch_binding

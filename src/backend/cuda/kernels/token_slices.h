@@ -17,19 +17,19 @@ struct TokenSlices {
   [[nodiscard]] TILELACE_HD constexpr int begin(int i) const {
     return i * slice < tokens - slice ? i * slice : tokens - slice;
   }
-  /// How many tokens of a slice to load if `left` tokens exist from its first one on: a multiple of
-  /// eight, as in the layout of shared memory.
+  /// Number of tokens of a slice to load if `left` tokens exist from the slice's first token on. It
+  /// is a multiple of eight, as the layout of shared memory needs.
   [[nodiscard]] TILELACE_HD constexpr int loaded(int left) const {
     const int eights = (left + 7) / 8 * 8;
     return left <= 0 ? 0 : eights < slice ? eights : slice;
   }
-  /// How many tokens fewer a tile's CTAs load, all together, if only `left` of its tokens exist.
+  /// Number of tokens, in all slices, that are not loaded if only `left` tokens of the tile exist.
   [[nodiscard]] TILELACE_HD constexpr int missing(int left) const {
     int n = 0;
     for (int i = 0; i < count; ++i) n += slice - loaded(left - begin(i));
     return n;
   }
-  /// How many tokens to load for the partial slice of a matrix of `all` tokens; 0: no such slice.
+  /// Number of tokens to load in the partial slice of a matrix of `all` tokens; 0: none is partial.
   [[nodiscard]] constexpr int partial(long long all) const {
     for (int i = 0; i < count; ++i) {
       const int n = loaded(static_cast<int>(all % tokens) - begin(i));

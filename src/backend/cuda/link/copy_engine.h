@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copy role of ag_gemm on copy engines: the sender's role loop runs on the host, and its verbs
-// enqueue copies on a separate stream, which forks from the call's stream and later joins it.
+// Copy engines in ag_gemm's copy role, which sends rows. The role's loop runs on the host, and its
+// steps (verbs) enqueue copies on a stream that forks from the call's stream and later joins it.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,7 +13,7 @@
 
 namespace tilelace::cuda {
 
-/// What copies need to wait for flags.
+/// What a copy needs in order to wait for a flag.
 struct CopyWaits {
   WaitContext context;
   comm::Flag* granted = nullptr;  ///< a word in device memory, see await_flag.h
@@ -23,16 +23,16 @@ struct CopyWaits {
 ///   1. if needed, work that sets the epoch word to the call's number (ag_gemm needs none)
 ///   2. fork(stream)
 ///   3. copies, waits, signals    (run_copy with GatherCopyVerbs)
-///   4. the kernel that waits for rows, on the call's stream: after the sends, so that with few
-///      hardware queues it cannot block sends that the peers wait for
+///   4. on the call's stream, the kernel that waits for rows. It comes after the sends; otherwise,
+///      with few hardware queues, it could block sends that the peers wait for.
 ///   5. join(stream)              after this, the epoch word may change again
-/// All of it can be captured in a CUDA graph. A captured copy has a fixed slot, and call c must use
-/// slot c mod 2: the caller ensures that (CallSlots). A flag is raised by a copy that follows the
-/// copy of its data on the same stream. CUDA does not promise that polling kernels see two copies
-/// of a stream in order; gpu_litmus checks that they do. A wait is a kernel of one warp, which
-/// begins when the copies before it are done. By then the kernel of step 4 may run already, so that
-/// kernel must leave an SM free, or room for a warp on one. Calls come from one thread at a
-/// time.
+/// All of these can be captured in a CUDA graph. A captured copy has a fixed slot, but call c must
+/// use slot c mod 2; the caller (CallSlots) ensures that the two agree. A flag is raised by a copy
+/// that follows the copy of the data on the same stream. CUDA does not promise that polling kernels
+/// see two copies of a stream in order; gpu_litmus checks that they do. A wait is a kernel of one
+/// warp, which begins when the copies before it are done. By then the kernel of step 4 may run
+/// already. So that kernel must leave an SM free, or leave room for a warp on an SM. Calls come
+/// from one thread at a time.
 class CopyEngine {
  public:
   /// `epoch`: a word in this device's memory; signals send its value. Error: system.
@@ -49,12 +49,12 @@ class CopyEngine {
   /// Copies rows of `width` bytes; pitches are in bytes.
   void copy_rows(std::byte* to, std::int64_t to_pitch, const std::byte* from,
                  std::int64_t from_pitch, std::int64_t width, std::int64_t rows);
-  /// From now on, signals send this word's value, and waits wait for it.
+  /// From now on, signals send this word's value, and waits wait for that value.
   void carry(const comm::Flag* epoch) { epoch_ = carried_ = epoch; }
   /// Makes later copies run after this rank's flag has reached the call's epoch. If the wait fails,
   /// the copies still run, but later signals raise no flag.
   void wait(const comm::Flag* flag, const WaitPlace& place, const CopyWaits& waits);
-  /// Raises the flag to the call's epoch after all copies so far; who sees it sees the copies.
+  /// Raises the flag to the call's epoch. A peer that sees the flag also sees all copies so far.
   void signal(comm::Flag* flag);
 
   [[nodiscard]] cudaStream_t stream() const { return stream_; }
@@ -67,7 +67,7 @@ class CopyEngine {
   cudaEvent_t joined_ = nullptr;
 };
 
-/// Where the data of an ag_gemm call is: rank r's memory at base + r * stride.
+/// Where the data of an ag_gemm call is. Rank r's memory begins at base + r * stride.
 struct GatherPlace {
   std::byte* base = nullptr;
   std::size_t stride = 0;
@@ -80,9 +80,9 @@ struct GatherPlace {
   const CopyWaits* waits = nullptr;  ///< null: copies must not wait for flags
 };
 
-/// Throws a usage error if copy engines cannot run this schedule's copy role: if workers send
-/// (store), if the role itself copies gathered rows to the caller, or if copies wait for flags
-/// (pull, or a route other than mesh) and `may_wait` is false.
+/// Throws a usage error if copy engines cannot run this schedule's copy role. They cannot if the
+/// transport is store, if the role also copies gathered rows to the caller, or if copies wait for
+/// flags (transport pull, or a route other than mesh) and `may_wait` is false.
 void require_copies(const schedule::AgGemm& s, bool may_wait);
 
 /// Verbs of run_copy for schedules that require_copies accepts.
@@ -93,9 +93,9 @@ class GatherCopyVerbs {
     require_copies(s, place.waits != nullptr);
   }
 
-  /// Does nothing: the call's first kernel sends the headers.
+  /// Does nothing, since the call's first kernel sends the headers.
   void signal_header(int /*peer*/) {}
-  /// Does nothing: copies write no results, and a kernel of the call waits for the admission.
+  /// Does nothing, since copies write no results and a kernel of the call waits for the headers.
   void admit() {}
   /// Sends own rows from the input, and rows of other ranks from this rank's slot.
   void push(const schedule::GatherTransfer& t);

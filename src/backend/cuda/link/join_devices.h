@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses a GPU rank's link to each peer, when ranks first prepare.
+// Chooses a GPU rank's link to each peer when the ranks prepare for the first time.
 #pragma once
 #include <string>
 #include <vector>

@@ -16,7 +16,7 @@ class NcclRows {
  public:
   /// Makes a communicator of at most `most_ctas` CTAs and connects to every peer. Collective and
   /// bounded; `group` and `control` must outlive this object. Errors: system (no library, no NCCL
-  /// in this build, multicast not off), peer, timeout.
+  /// in this build, multicast not turned off), peer, timeout.
   NcclRows(comm::Group& group, int device, WaitControl& control, int most_ctas, double timeout_s);
   NcclRows(const NcclRows&) = delete;
   NcclRows& operator=(const NcclRows&) = delete;

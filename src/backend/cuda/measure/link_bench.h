@@ -16,7 +16,7 @@ namespace tilelace::cuda::measure {
 enum class Timing : std::uint8_t {
   queue,  ///< in one CUDA graph, without anything in between
   calls,  ///< like queue, with a barrier of all ranks before each round, as in real calls
-  host    ///< one at a time, by the host's clock, launch and synchronisation included
+  host    ///< one at a time, timed by the host's clock, with launch and synchronisation
 };
 
 struct Way {
@@ -32,7 +32,7 @@ struct Way {
 struct Measured {
   bool verified = false;
   double wrong_words = 0;
-  double us = 0;        ///< time of a round: median over samples of the slowest rank's time
+  double us = 0;        ///< time of a round, as the median over samples of the slowest rank's time
   double gb_per_s = 0;  ///< rate per GPU and direction
 };
 

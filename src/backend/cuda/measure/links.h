@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An all-gather, for each way to move bytes: every rank sends its source to every peer, or reads
-// every peer's source, in rotated order. All ranks do so at once. For nvcc and the host.
+// All-gathers that move bytes in different ways. All ranks at once send their source data to every
+// peer or (pull) read every peer's source data, in rotated order. For nvcc and the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,10 +15,10 @@ namespace tilelace::cuda::measure {
 enum class Mover : std::uint8_t { copy_engine, bulk, bulk_add, threads, threads_add };
 
 struct Links {
-  std::byte* base = nullptr;  ///< symmetric memory, rank r's part at base + r * stride
+  std::byte* base = nullptr;  ///< symmetric memory; rank r's part is at base + r * stride
   std::size_t stride = 0;
   std::size_t source = 0;  ///< offset of the data that a rank sends
-  std::size_t slots = 0;   ///< offset of received data: slot_bytes per source rank
+  std::size_t slots = 0;   ///< offset of received data, slot_bytes per source rank
   std::size_t slot_bytes = 0;
   std::size_t bytes = 0;  ///< bytes per peer
   std::int32_t rank = 0;
@@ -51,7 +51,7 @@ cudaError_t enqueue_round_trips(const Meeting& m, std::uint32_t first, std::uint
 /// Writes this rank's pattern into the source.
 cudaError_t enqueue_source(const Links& l, cudaStream_t stream);
 constexpr int kCompareBlocks = 264;
-/// Counts slot words that differ from the pattern: adds each block's count to wrong[block].
+/// Counts slot words that differ from the pattern. Each block adds its count to wrong[block].
 cudaError_t enqueue_compare(const Links& l, std::uint32_t* wrong, cudaStream_t stream);
 
 }  // namespace tilelace::cuda::measure

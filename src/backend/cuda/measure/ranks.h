@@ -23,7 +23,7 @@ struct Rank {
 
   /// A barrier of all ranks' host threads.
   void meet() const { group->all_gather({}, kMeetSeconds); }
-  /// Gathers each rank's numbers, by rank.
+  /// Gathers the numbers of all ranks. Entry r of the result is rank r's.
   [[nodiscard]] std::vector<std::vector<double>> gather(const std::vector<double>& mine) const;
   [[nodiscard]] double max(double mine) const;
 };

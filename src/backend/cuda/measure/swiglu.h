@@ -8,8 +8,8 @@
 
 namespace tilelace::cuda::measure {
 
-/// to[rows, cols] = silu(from[:, :cols]) * from[:, cols:], from [rows, 2 * cols], bf16; cols a
-/// multiple of 8.
+/// to = silu(from[:, :cols]) * from[:, cols:]. `to` is [rows, cols] and `from` is [rows, 2 * cols],
+/// both in bf16; cols is a multiple of 8.
 [[nodiscard]] cudaError_t enqueue_swiglu(const void* from, void* to, std::int64_t rows,
                                          std::int64_t cols, cudaStream_t stream);
 

@@ -10,34 +10,34 @@
 
 namespace tilelace::cuda {
 
-/// Boxes of 8, 16, 32, 64 and 128 rows: at most one of each covers any multiple of 8 up to 248.
+/// TMA boxes of 8, 16, 32, 64 and 128 rows. Some of them together give any multiple of 8 up to 248.
 constexpr int kRowBoxes = 5;
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
 
-/// How gate and up are combined, clamped or not: gate * sigmoid(alpha * gate) * (up + plus).
+/// A gate and an up, once clamped, give gate * sigmoid(alpha * gate) * (up + plus).
 struct GateForm {
   float alpha;
-  float limit;  ///< clamps: gate <= limit, -limit <= up <= limit
+  float limit;  ///< bound of the clamps gate <= limit and -limit <= up <= limit
   float plus;
 };
 
 struct GroupedParams {
-  CUtensorMap rows[kRowBoxes];  ///< maps of x, one per box
+  CUtensorMap rows[kRowBoxes];  ///< tensor maps of x, one per size of box
   CUtensorMap weight;           ///< weights of all experts; if gated, only the gates
   CUtensorMap up;
   schedule::GroupedTiles tiles;
   const std::int32_t* begins;   ///< [experts + 1]: first row of each expert
   const std::int32_t* sources;  ///< row r is scaled by scale[sources[r]]; null: by scale[r]
-  const float* scale;           ///< or null: rows are not scaled
-  const void* bias;             ///< or null: no bias
+  const float* scale;           ///< null: rows are not scaled
+  const void* bias;             ///< null: no bias
   void* out;
   int experts;
   int n;             ///< columns of the result
-  int steps;         ///< steps of k, 64 each
+  int steps;         ///< number of steps along k, 64 elements each
   int weight_rows;   ///< rows per expert in the weight's map
   int bias_columns;  ///< number of biases per expert
-  int bias_step;     ///< elements from one column's bias to the next one's
+  int bias_step;     ///< elements from a result column's bias to the next column's bias
   int bias_up;       ///< elements from a gate's bias to its up's bias
   GateForm gate;
   Activation activation;

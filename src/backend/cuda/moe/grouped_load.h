@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two warps of the grouped product: one fills the ring, the other lists tiles for the groups that
-// multiply.
+// Two warps of the grouped product. One warp loads operands into the ring in shared memory; the
+// other warp describes tiles for the warpgroups that multiply.
 #pragma once
 #include "backend/cuda/moe/grouped_shared.h"
 
@@ -16,7 +16,7 @@ class GroupedLoad {
 
   TILELACE_DEVICE void run() {
     for (int tile = K::worker(); finder_.has(tile); tile += K::workers()) load(finder_.find(tile));
-    // A CTA must not exit while another CTA of the cluster may still signal its barriers.
+    // This CTA must not exit while others of the cluster may still signal this CTA's barriers.
     if constexpr (K::kCluster > 1)
       for (int i = 0; i < K::kStages; ++i) {
         await_free();
@@ -31,7 +31,7 @@ class GroupedLoad {
 
   TILELACE_DEVICE void load(const GroupedTile& tile) {
     const int column = (tile.cell.column * K::kCluster + rank_) * K::kColumns;
-    const bool there = column < p_.n;  // if not, only the cluster's other CTA has columns
+    const bool there = column < p_.n;  // false: only the cluster's other CTA has columns
     const int weight = tile.expert * p_.weight_rows + column;
     // Each CTA of the cluster loads a part of the rows, for all CTAs of the cluster.
     const int eights = tile.cell.width / 8;
@@ -83,7 +83,7 @@ class GroupedLoad {
   typename K::Ring ring_;
 };
 
-/// Lists tiles ahead of the groups that multiply: the tiles' places, biases and scales.
+/// Lists tiles (places, biases and scales) ahead of the groups that multiply.
 template <class K>
 class GroupedList {
   using Shared = typename K::Shared;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The warpgroups of the grouped product that multiply. A tile's rows are rows of the weight, 128
-// per group; its columns are rows of x. Two groups take turns (multiply, store) or halve each tile.
+// Warpgroups that multiply in the grouped product. A tile's rows are weight rows, 128 per group;
+// its columns are rows of x. Two groups ping-pong (one multiplies, one stores) or halve each tile.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -32,12 +32,12 @@ class GroupedMath {
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
       const int width = shared_.slots[at].width;
       if (width == 0) return;
-      // Groups must take turns: a wait for a parity more than a ring round ahead returns too early.
-      // stays: no test notices its loss, since turns order no data; they only keep parities apart
+      // Groups must alternate. A wait for a parity more than a ring round ahead ends too early.
+      // stays: no test misses this barrier, which orders no data but keeps parities apart
       if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
-      if (K::kTurns) ring_.skip(p_.steps);  // past the stages of the other group's tile
-      // One branch per tile, since a branch for each value would separate instructions.
+      if (K::kTurns) ring_.skip(p_.steps);  // skips the stages of the other group's tile
+      // Branches once per tile, since a branch per value would split the code into short pieces.
       if (p_.bias == nullptr && p_.activation == Activation::none)
         store<true>(shared_.slots[at]);
       else
@@ -73,7 +73,7 @@ class GroupedMath {
       });
       ring_ = next;
     }
-    // stays: turns order no data, they keep parities apart
+    // stays: this barrier orders no data; it only keeps parities apart
     if (K::kTurns) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
     ptx::wgmma_wait<0>();
     pin<kWidth>();
@@ -81,7 +81,7 @@ class GroupedMath {
   }
 
   /// Multiplies a stage. Calls between() once the previous stage's MMAs have ended. By then half of
-  /// this stage's MMAs are issued, or all if a stage has few, so the tensor cores never idle.
+  /// this stage's MMAs are issued (all of them if kWidth is small), so the tensor cores never idle.
   template <int kWidth, class Between>
   TILELACE_DEVICE void multiply_stage(bool keep, Between between) {
     constexpr int kSteps = kStep / 16;
@@ -135,9 +135,9 @@ class GroupedMath {
   /// What a thread knows about the tile that it stores.
   struct Place {
     const Slot& slot;
-    int rows, width;     ///< the same as the slot's
+    int rows, width;     ///< the slot's rows and width
     int column;          ///< result column where the thread's 16 bytes of block 0 begin
-    std::int64_t first;  ///< index in the result of the thread's first element
+    std::int64_t first;  ///< index of the thread's first element in the result
   };
 
   /// `kSimple`: there is neither bias nor activation.
@@ -212,7 +212,7 @@ class GroupedMath {
     }
   }
 
-  /// Copies staged results of existing rows to the caller: 16 bytes per thread, full lines.
+  /// Copies staged results of existing rows to the caller, 16 bytes per thread, in full lines.
   TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
     constexpr int kApartRows = 16;  // distance between the rows of a thread
     if (place.column + 64 * i >= p_.n) return;
@@ -228,7 +228,7 @@ class GroupedMath {
     }
   }
 
-  /// This warp's number in the group. Recomputed on each call: a kept value would take a register.
+  /// This warp's number in the group. It is recomputed on each call, to save a register.
   [[nodiscard]] TILELACE_DEVICE static int warp() { return (ptx::thread_again() & 127) / 32; }
   [[nodiscard]] TILELACE_DEVICE static int lane() { return ptx::thread_again() & 31; }
   TILELACE_DEVICE void sync_group() const { ptx::sync_threads(kGroupBarrier + group_, 128); }

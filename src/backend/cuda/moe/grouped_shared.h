@@ -9,9 +9,9 @@
 
 namespace tilelace::cuda {
 
-constexpr int kGroupedSlots = 4;  ///< the most tiles listed ahead
+constexpr int kGroupedSlots = 4;  ///< the most tiles listed before they are multiplied
 
-/// The kernel of one tile shape and element type. Gated: a gate and an up column give one result.
+/// The kernel of a tile shape and element type. If gated, a gate and an up column give one result.
 template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
@@ -25,7 +25,7 @@ struct GroupedKernel {
   static constexpr int kStaging = kForm.staging;
   static constexpr bool kTurns = kForm.turns;
   static constexpr int kReaders = kTurns ? 1 : kGroupedGroups;  ///< groups that share a tile
-  static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< of a CTA's result
+  static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< columns of a CTA
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
   static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
@@ -92,14 +92,14 @@ class TileFinder {
   int expert_ = 0;
 };
 
-/// Sets before[e], e = 0 .. experts, to the number of tiles of experts before e. For the whole CTA.
+/// Sets before[e] for e <= experts to the number of tiles before expert e. All threads call it.
 TILELACE_DEVICE void count_tiles(const GroupedParams& p, int* before) {
   const int thread = static_cast<int>(threadIdx.x);
   for (int e = thread; e < p.experts; e += kGroupedThreads)
     before[e] = p.tiles.tiles(p.begins[e + 1] - p.begins[e]);
   __syncthreads();
   if (thread >= 32) return;
-  const int each = (p.experts + 31) / 32;  // experts per lane, consecutive ones
+  const int each = (p.experts + 31) / 32;  // number of consecutive experts per lane
   const int first = thread * each;
   const int last = min(first + each, p.experts);
   int mine = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mixture of experts on one GPU: the map of a routing, rows in order of experts, their product
-// with each expert's own weight, and the sum of a token's rows. Local: no call waits for another
-// rank. The host knows no expert's number of rows. Calls are asynchronous, allocate nothing and may
-// be captured; a captured call works for every routing. Device pointers are aligned to 16 bytes.
+// A mixture of experts on one GPU: makes the map of a routing, orders rows by expert, multiplies
+// them by their expert's weight, and sums each token's rows. No call waits for another rank. The
+// host knows no expert's number of rows. Calls are asynchronous, allocate nothing and may be
+// captured; a captured call works for every routing. Device pointers are aligned to 16 bytes.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -24,9 +24,9 @@ struct MakeMap {
   bool wide = false;            ///< true: ids are int64; false: int32
   std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections are not written
 };
-/// Makes the map as fill_moe_map does, but leaves source_of of existing rows to permute_rows. An id
-/// that names no expert counts as -1; the map's `wrong` names the first such id. Errors: usage
-/// (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
+/// Makes the map as fill_moe_map does, except that permute_rows writes source_of of existing rows.
+/// An id that names no expert counts as -1; the map's `wrong` names the first such id. Errors:
+/// usage (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
 /// to[r] = from[source_of[r] / top_k] for the rows of the map; other rows of `to` are not written.
@@ -39,7 +39,7 @@ struct PermuteRows {
   std::int64_t columns = 0;       ///< multiple of 8
   DType dtype{};
   const float* weights =
-      nullptr;  ///< [m, top_k] or null: each row is multiplied by its weight, then rounded
+      nullptr;  ///< [m, top_k]: each row is scaled by its weight, then rounded; null: not scaled
 };
 /// Errors: usage (null, misaligned, columns), system.
 void permute_rows(const PermuteRows&, cudaStream_t);
@@ -52,7 +52,7 @@ struct SumSlots {
   const std::int32_t* words = nullptr;  ///< the map's words
   const void* rows = nullptr;           ///< [m * top_k, columns]
   const void* add = nullptr;            ///< [add_rows, columns] or null
-  void* out = nullptr;                  ///< [m, columns]; may be `add` if that has all tokens
+  void* out = nullptr;                  ///< [m, columns]; may be `add` if `add` has all tokens
   std::int64_t columns = 0;             ///< multiple of 8
   DType dtype{};
   std::int64_t add_first = 0;  ///< the token of the first row of `add`
@@ -61,9 +61,9 @@ struct SumSlots {
 /// Errors: usage (null, misaligned, columns), system.
 void sum_slots(const SumSlots&, cudaStream_t);
 
-/// How a product's columns become results. `one`: each column is a result, activated. `swiglu`:
-/// first all gates, then all ups; silu(gate) * up. `clamped`: gates and ups alternate, gate first;
-/// gate * sigmoid(1.702 * gate) * (up + 1), after clamping to gate <= 7 and -7 <= up <= 7.
+/// How a product's columns become results. `one`: each column, activated, is a result. `swiglu`:
+/// gates, then ups; a result is silu(gate) * up. `clamped`: gates and ups alternate, gate first; a
+/// result is gate * sigmoid(1.702 * gate) * (up + 1), after clamping to gate <= 7, -7 <= up <= 7.
 enum class Gating : std::uint8_t { one, swiglu, clamped };
 
 /// out[r] = f(x[r] * weight[e]^T + bias[e]) * scale for begins[e] <= r < begins[e + 1].
@@ -71,16 +71,16 @@ struct GroupedGemm {
   const void* x = nullptr;                ///< [rows, k], ordered by expert
   const void* weight = nullptr;           ///< [experts, n, k]; gated: n is twice the columns of out
   const void* bias = nullptr;             ///< [experts, n] or null
-  void* out = nullptr;                    ///< [rows, n], gated [rows, n / 2]
-  const std::int32_t* begins = nullptr;   ///< [experts + 1]: first rows, then the end (<= rows)
-  const float* scale = nullptr;           ///< or null; results are scaled before they are rounded
+  void* out = nullptr;                    ///< [rows, n]; gated: [rows, n / 2]
+  const std::int32_t* begins = nullptr;   ///< [experts + 1]: each expert's first row, then the end
+  const float* scale = nullptr;           ///< scales results before they are rounded; null: none
   const std::int32_t* sources = nullptr;  ///< row r takes scale[sources[r]]; null: scale[r]
-  std::int64_t rows = 0;                  ///< rows that x and out have room for
-  std::int64_t n = 0, k = 0;              ///< multiples of 8, gated n of 16
+  std::int64_t rows = 0;                  ///< rows in x and in out; at least the end in `begins`
+  std::int64_t n = 0, k = 0;              ///< n, k: multiples of 8; gated: n a multiple of 16
   int experts = 0;
   DType dtype{};
   Gating gating = Gating::one;
-  Activation activation = Activation::none;  ///< gated: none; else any but swiglu
+  Activation activation = Activation::none;  ///< gated: must be none; otherwise any but swiglu
 };
 using plan::computed_rows;
 using plan::GroupedTiling;

@@ -12,7 +12,7 @@ struct RowsParams {
   std::int32_t* source_of;  ///< written by enqueue_permute
   const uint4* from;
   const float* weights;  ///< [tokens, top_k] or null
-  const uint4* add;      ///< or null
+  const uint4* add;      ///< null: nothing is added
   std::int64_t add_first, add_rows;
   uint4* to;
   std::int64_t tokens;

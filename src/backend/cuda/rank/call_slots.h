@@ -42,8 +42,8 @@ class CallSlots {
   /// Whether a replay may leave the count odd. (The align at a graph's start makes the count even.)
   [[nodiscard]] bool odd_graphs() const { return odd_ || (captured_ & 1U) != 0; }
 
-  unsigned eager_ = 0;     ///< eager calls; has the device count's parity unless a graph ran
-  unsigned captured_ = 0;  ///< calls since the last capture began
+  unsigned eager_ = 0;     ///< eager calls; odd if the device's count is odd (unless a graph ran)
+  unsigned captured_ = 0;  ///< number of calls in the latest capture
   unsigned long long capture_ = 0;
   bool graphs_ = false, odd_ = false;
 };

@@ -6,11 +6,11 @@
 namespace tilelace::cuda {
 
 inline constexpr std::uint32_t kAlignHash = 0xa119e0ddU;
-/// Announces a call that the rank refused, whatever its op.
+/// Announces that the rank refused its call. The hash is the same for all ops.
 inline constexpr std::uint32_t kRefusalHash = 0x4ef05a1dU;
 inline constexpr std::uint32_t kPreparationHash = 0x94e9a4edU;
-/// For a mixture of experts with ids that name no expert: the hash that the rank sends to its
-/// peers, and (kOwnWrongIdsHash) the hash that it expects from them, which no peer sends.
+/// If some id in a mixture of experts names no expert, the rank sends kWrongIdsHash to its peers
+/// and expects kOwnWrongIdsHash, which no peer sends.
 inline constexpr std::uint32_t kWrongIdsHash = 0x71de5b0cU;
 inline constexpr std::uint32_t kOwnWrongIdsHash = kWrongIdsHash + 1;
 

@@ -26,7 +26,7 @@ struct OpCall {
 
   [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(tensors.stream); }
   [[nodiscard]] bool multiplies() const { return !tensors.weights.empty(); }
-  /// For an op with one weight and one result.
+  /// This function and the next two are for ops with one weight and one result.
   [[nodiscard]] const void* weight() const {
     return multiplies() ? tensors.weights.front().data : nullptr;
   }

@@ -23,7 +23,7 @@ namespace tilelace::cuda {
 
 using plan::SlotNeeds;
 
-/// The op or collective of a call: a number in records of waits, a name in error texts.
+/// Names the op or collective of a call: by a number in records of waits, by a text in errors.
 struct CallName {
   std::string_view text;
   std::uint32_t number = 0;  ///< 0: no op or collective
@@ -58,17 +58,17 @@ struct RankShare {
   bool operator==(const RankShare&) const = default;
 };
 
-/// All ranks make the same calls in the same order; each rank from one thread and on one stream.
+/// All ranks make the same calls in the same order. Each makes them from one thread, on one stream.
 class RankCalls {
  public:
-  /// Collective; `group` must outlive this object. `load` loads all kernels that calls launch: if
+  /// Collective; `group` must outlive this object. `load` loads all kernels that calls launch. If
   /// ranks share a device, all kernels must be loaded before any rank makes a call. Errors: usage,
   /// system, peer, timeout.
   RankCalls(comm::Group& group, int device, const SlotNeeds& needs, double timeout_s,
             const RankShare& share, void (*load)(int architecture));
   RankCalls(const RankCalls&) = delete;
   RankCalls& operator=(const RankCalls&) = delete;
-  /// First ends this rank's waits, so that its kernels end.
+  /// First ends this rank's waits, so that the rank's kernels end.
   ~RankCalls();
 
   /// Returns the slot of the next call; call it before anything of that call is enqueued. If
@@ -78,7 +78,7 @@ class RankCalls {
     return begin_call(CallName(name, op), stream);
   }
   unsigned begin_call(const CallName& name, cudaStream_t stream);
-  /// Parameters for the only kernel of a call: `first` and `last` are true.
+  /// Parameters for a call of only one kernel, so `first` and `last` are true.
   [[nodiscard]] CallParams params(unsigned slot, std::uint32_t hash, Op op) const {
     return params(slot, hash, CallName({}, op));
   }
@@ -86,15 +86,15 @@ class RankCalls {
   /// Whether other communicators may run on the same device.
   [[nodiscard]] bool shares_device() const { return multiprocessors_ < all_multiprocessors_; }
   [[nodiscard]] int multiprocessors() const { return multiprocessors_; }
-  /// Returns the plan; on a share of the device, cut to the share's SMs less two for each of `left`
-  /// other CTAs. Errors: usage (a GEMM that might not fit a share, see plan/gemm/share.h; a plan of
-  /// another architecture).
+  /// Returns the plan. On a share of the device, the plan is cut to the share's SMs, less two SMs
+  /// for each of `left` other CTAs. Errors: usage (a GEMM that might not fit a share, see
+  /// plan/gemm/share.h; a plan of another architecture).
   [[nodiscard]] plan::GemmPlan fit(const plan::GemmPlan& gemm, int left = 0) const;
-  /// Limits `ctas`, CTAs that wait for peers, to what fits this communicator's share of SMs.
+  /// Limits `ctas`, a number of CTAs that wait for peers, to what fits the communicator's SMs.
   [[nodiscard]] int fit_ctas(int ctas) const;
-  /// How a kernel of `ctas` CTAs starts. `early`: it may overlap the previous one (not on a share).
+  /// How a kernel of `ctas` CTAs starts. `early`: may overlap the previous kernel (not on a share).
   [[nodiscard]] Start start(int ctas, bool early) const;
-  /// Enqueues a call without rows: ranks only check that they agree. Errors: usage, system.
+  /// Enqueues a call without rows, for ranks to check that they agree. Errors: usage, system.
   void admit(std::string_view name, std::uint32_t hash, Op op, cudaStream_t stream);
   [[nodiscard]] std::size_t data_at(unsigned slot) const { return flags_at(slot) + flags_bytes_; }
   [[nodiscard]] std::size_t flags_at(unsigned slot) const;
@@ -106,7 +106,7 @@ class RankCalls {
   [[nodiscard]] std::size_t lines_at(unsigned slot) const {
     return counts_at(2) + slot * lines_bytes_;
   }
-  /// In this rank's memory: how often each count of the slot was used.
+  /// How often each count of the slot was used; in this rank's memory.
   [[nodiscard]] comm::Flag* uses(unsigned slot) const {
     return uses_ + slot * (counts_bytes_ / sizeof(comm::Flag));
   }
@@ -143,7 +143,7 @@ class RankCalls {
  private:
   /// Clears lines, so that old words do not look like words of a call. Collective.
   void clear_lines(double timeout_s);
-  /// The op of the wait that failed, or of the last call.
+  /// Name of the op whose wait failed or, if no wait failed, of the last call.
   [[nodiscard]] std::string_view name() const;
 
   comm::Group& group_;
@@ -155,7 +155,7 @@ class RankCalls {
   std::size_t flags_bytes_, data_bytes_, counts_bytes_, lines_bytes_;
   std::shared_ptr<comm::DeviceMemory> memory_;
   CallCounter* counter_ = nullptr;  // device memory
-  comm::Flag* uses_ = nullptr;      // in device memory; null without counts
+  comm::Flag* uses_ = nullptr;      // in device memory; null: there are no counts
   CallSlots slots_;
   std::string_view last_ = "calls";
   bool failed_ = false;

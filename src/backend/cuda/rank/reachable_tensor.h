@@ -5,7 +5,7 @@
 
 namespace tilelace::cuda {
 
-/// Where ranks have a tensor that peers reach: at one offset of a symmetric memory, on all ranks.
+/// Place of a tensor that peers can reach, at the same offset of a symmetric memory on all ranks.
 struct ReachableTensor {
   std::byte* base = nullptr;       ///< rank 0's memory; null: peers cannot reach the tensor
   std::size_t stride = 0;          ///< bytes from one rank's memory to the next

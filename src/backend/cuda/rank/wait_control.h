@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of waits on the device: the words that they check, their records, ending them.
+// The host's part of waits on the device. It keeps the words that waits use, and can end waits.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -15,14 +15,14 @@
 
 namespace tilelace::cuda {
 
-/// The error of an expired wait. It says which rank did not come, which one waited, and where.
+/// The error of an expired wait. It says which rank did not come, which rank waited, and where.
 Error expired_error(const WaitRecord& record, std::string_view op, int rank, double bound_s);
 
 /// Waits until the work in `stream` is done, and meanwhile calls `look`, which may throw. Error:
 /// system (the device failed).
 void await_stream(cudaStream_t stream, const std::function<void()>& look);
 
-/// One rank's abort words and record. Calls come from one thread at a time, but stop() from any.
+/// One rank's abort words and record. Calls come from one thread at a time, except where noted.
 class WaitControl {
  public:
   /// For kernels of `device`; must be made before they run. With a `group` (null: none),
@@ -43,10 +43,10 @@ class WaitControl {
   /// Whether kernels can read the group's abort word. If not, only wait() tells them of an abort.
   [[nodiscard]] bool watches_group() const { return group_stop_ != nullptr; }
 
-  /// Ends all waits of this rank's kernels within a few ms. Any thread; never blocks.
+  /// Ends all waits of this rank's kernels within a few ms. Never blocks. Any thread may call it.
   void stop(comm::AbortReason reason) noexcept;
 
-  /// Whether this rank's waits were stopped, or one of them has failed. Any thread.
+  /// Whether this rank's waits were stopped or one of them has failed. Any thread may call it.
   [[nodiscard]] bool stopped() const;
 
   /// The record of the rank's first failed wait, if there is one.
@@ -59,11 +59,11 @@ class WaitControl {
   /// Waits until the work in `stream` is done. After `timeout_s`, ends the waits of its kernels.
   /// Error: system (the device failed, or the work did not end even when stopped).
   void wait(cudaStream_t stream, std::string_view op, double timeout_s);
-  /// Calls wait, then throw_if_failed. Errors: those of the two.
+  /// Calls wait, then throw_if_failed. Errors: those of both.
   void finish(cudaStream_t stream, std::string_view op, double timeout_s);
 
-  /// Clears the abort words and the record. Only while no kernel of this rank runs; an aborted
-  /// group stays aborted. Error: system.
+  /// Clears the abort words and the record. Call it only while no kernel of this rank runs. An
+  /// aborted group stays aborted. Error: system.
   void reset();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fused gemm_ar on GPUs: a gemm_rs whose owners store finished tiles at all ranks while other tiles
-// are multiplied. Results are stored directly in the peers' tensors if these are symmetric memory;
-// otherwise in the peers' slots, and each rank's GEMM kernel at its end copies them to the caller.
+// are multiplied. Results go directly to the peers' tensors if these are symmetric memory; if not,
+// to the peers' slots, from which each rank's GEMM kernel copies them to the caller at its end.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -16,8 +16,8 @@ struct HandSum : SumRows {
   std::size_t pitch = 0;  ///< bytes from one partial to the next (way `copied`)
 };
 
-/// Enters the call, waits until all ranks have entered it, passes on and adds partials, counts the
-/// call. Start::early: overlaps the end of the kernel that writes the partial. May be captured.
+/// Enters the call, waits until all ranks have entered it, passes partials on, adds them and counts
+/// the call. Start::early: may overlap the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_hand(const HandSum&, Start, cudaStream_t);
 
 /// Loads the kernel now, so that launches need not load it.

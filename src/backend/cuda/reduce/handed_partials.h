@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rs on GPUs by methods of other libraries: GEMMs write partials to this rank's slot. These
-// then get to their owners by copy engines, by additions in owners' memory, or around a ring.
+// gemm_rs on GPUs by methods of other libraries. GEMMs write partials to this rank's slot. Partials
+// reach their owners by copy engines, by additions in the owner's memory, or around a ring.
 #pragma once
 #include "backend/cuda/link/copy_engine.h"
 #include "backend/cuda/rank/rank_calls.h"
@@ -20,7 +20,7 @@ class HandedPartials {
   void run(const OpCall&, const plan::HandedPartialsWay&);
 
  private:
-  /// Runs one GEMM per shard, that of this rank last. The copy of a result overlaps the next GEMM.
+  /// Runs one GEMM per shard, this rank's shard last. A result's copy overlaps the next GEMM.
   void multiply_by_shards(const OpCall&, const plan::HandedPartialsWay&, unsigned slot);
 
   RankCalls& calls_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_ar on GPUs where ranks keep their partials. One kernel multiplies, and the NVLink switch or
-// warps that pull sum whole tiles. One-shot: sums go to the caller. Two-shot: sums go directly to
-// the peers' tensors if these are symmetric memory; if not, to peers' slots and then to the caller.
+// gemm_ar on GPUs where each rank keeps its partial. One kernel multiplies tiles; the NVLink
+// switch, or warps that pull, sum them. One-shot sums go to the caller. Two-shot sums go to peers'
+// tensors if these are symmetric memory; otherwise they go to peers' slots, then to the caller.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of fused gemm_rs and gemm_ar: a GEMM whose partials are sent to owners.
+// Launches fused gemm_rs and gemm_ar, GEMMs that send partials to the ranks that own the rows.
 #pragma once
 #include "backend/cuda/gemm/gemm_launch.h"
 #include "backend/cuda/kernels/partials.h"
@@ -18,8 +18,8 @@ struct ReduceKernel {
 /// Flags and bytes that this number of partials needs in a slot.
 SlotNeeds partial_needs(int partials, const ReduceKernel& kernel);
 
-/// Fills in all parameters but the order, outputs, own rows and the slot, which set_slot fills in.
-/// Errors: usage, system.
+/// Fills in all parameters except the order, the outputs, the own rows, and those that set_slot
+/// fills in. Errors: usage, system.
 void fill_reduce(PartialParams& params, const RankCalls& calls, const OpCall& call,
                  const plan::GemmPlan& gemm, const ReduceKernel& kernel);
 

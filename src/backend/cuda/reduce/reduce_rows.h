@@ -21,15 +21,15 @@ struct SumRows {
   const std::byte* own = nullptr;   ///< this rank's partial [m, n], in its slot or at the caller
   const std::byte* bias = nullptr;  ///< [n] or null; added once, to the sum
   std::byte* out = nullptr;         ///< [rows of this rank's result, n]
-  std::int64_t out_begin = 0;       ///< where `out` begins in [m, n], counted in 16 bytes
+  std::int64_t out_begin = 0;       ///< offset of `out` in [m, n], in units of 16 bytes
   std::int32_t row_units = 1;
   DType dtype{};  ///< must be a type that GPUs support
   Activation activation = Activation::none;
-  const std::byte* residual = nullptr;  ///< like `out`, or null; added once, to the sum
+  const std::byte* residual = nullptr;  ///< null, or shaped like `out`; added once, to the sum
 };
 
-/// Enters the call, waits until all ranks have entered it, adds partials, counts the call. With
-/// Start::early it overlaps the end of the kernel that writes the partial. May be captured.
+/// Enters the call, waits until all ranks have entered it, adds partials and counts the call. With
+/// Start::early the kernel may overlap the kernel that writes the partial. May be captured.
 [[nodiscard]] cudaError_t enqueue_sum(const SumRows&, Start, cudaStream_t);
 
 /// Loads the kernel of enqueue_sum now, so that its first launch does not have to.

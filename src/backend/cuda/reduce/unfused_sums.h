@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unfused gemm_rs and gemm_ar on GPUs: a plain GEMM, of this library or cuBLASLt's, writes a
-// partial to this rank's slot; then a kernel adds the partials of all ranks. It reads them from the
-// peers' slots (pull), or every rank first sends each part of its partial to the rank that adds it.
+// partial to this rank's slot; then a kernel adds the partials of all ranks. The kernel reads them
+// from peers' slots (pull), or every rank first sends each part to the rank that adds that part.
 #pragma once
 #include <cuda_runtime_api.h>
 

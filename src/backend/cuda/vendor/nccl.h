@@ -16,8 +16,8 @@
 
 namespace tilelace::cuda {
 
-/// How a buffer is registered with NCCL. plain: not at all (memory of cudaMalloc); registered: by
-/// ncclCommRegister; window: as a symmetric window. The last two have memory of ncclMemAlloc.
+/// How a buffer is allocated and registered. plain: cudaMalloc, not registered; registered:
+/// ncclMemAlloc and ncclCommRegister; window: ncclMemAlloc, registered as a symmetric window.
 enum class NcclBuffer : std::uint8_t { plain, registered, window };
 
 constexpr std::string_view name_of(NcclBuffer b) {
@@ -40,7 +40,7 @@ class NcclMemory {
   ~NcclMemory();
   [[nodiscard]] std::byte* data() const;
   [[nodiscard]] std::size_t bytes() const;
-  /// The kind that was obtained: if windows are not supported, `registered` instead of `window`.
+  /// The kind obtained. It is `registered` instead of `window` if windows are not supported.
   [[nodiscard]] NcclBuffer kind() const;
 
  private:
