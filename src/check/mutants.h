@@ -10,13 +10,13 @@ namespace tilelace::check {
 /// Small runs that together use every guard of the protocol. Without a mutant no run has findings.
 std::vector<CheckConfig> mutant_scenarios();
 
-/// The same for collectives, which have their own slots and epochs.
+/// Like mutant_scenarios(), but for collectives, which have their own slots and epochs.
 std::vector<CheckConfig> exchange_scenarios();
 
 struct MutantResult {
   Mutant mutant = Mutant::none;
   int applied = 0;      ///< number of scenarios in which the mutant changed something
-  int caught = 0;       ///< number of those scenarios that have a finding
+  int caught = 0;       ///< number of scenarios in which the checker found something
   std::string finding;  ///< the first finding
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeded bugs. Each removes or weakens one guard of the protocol; the checker must find it.
+// Seeded bugs that the checker must find. Each removes or weakens one guard of the protocol.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -16,12 +16,12 @@ enum class Mutant : std::uint8_t {
   stale_epoch,
   stale_header,
   unsigned_compare,
-  // These change the run: slots, and when actors start.
+  // These change a run's slots, or when its actors start.
   one_slot,
   one_flag_set,
   send_before_consumption,
   waiters_before_senders,
-  // These change the lists.
+  // These change the actors' lists of steps.
   no_wait,
   short_wait,
   wrong_flag,
@@ -44,7 +44,7 @@ enum class Mutant : std::uint8_t {
   wrong_share,
   flag_before_copy,
   short_chunk,
-  // These change collectives: their lists, or how lines are read.
+  // These change a collective's lists of steps, or how its lines (data with call numbers) are read.
   short_ring,
   foreign_place,
   send_ahead,
@@ -54,7 +54,7 @@ enum class Mutant : std::uint8_t {
   sum_out_of_order,
   line_without_epoch,
   line_at_least,
-  // These change the kernels' orders; the loops stay as they are.
+  // These change the order in which kernels walk over tiles; the loops stay as they are.
   wrong_chunk,
   missed_chunk,
   own_awaited,
@@ -69,7 +69,7 @@ enum class Mutant : std::uint8_t {
 };
 constexpr int kMutants = static_cast<int>(Mutant::kCount) - 1;
 
-/// Whether the mutant only changes collectives.
+/// Whether the mutant changes only collectives.
 constexpr bool of_collectives(Mutant m) {
   return m >= Mutant::short_ring && m <= Mutant::line_at_least;
 }
@@ -78,7 +78,7 @@ std::string_view name_of(Mutant);
 /// One line that says what the mutant breaks.
 std::string_view describe(Mutant);
 
-/// Rewrites the lists of a rank (copy role, then workers). Returns false if nothing changed.
+/// Rewrites the lists of a rank's copy role and workers. Returns false if nothing changed.
 bool mutate(Mutant mutant, const CallPlan& plan, int rank, std::vector<StepList>& lists);
 
 }  // namespace tilelace::check

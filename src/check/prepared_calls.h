@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of a check, with plans and lists. Runs that differ only in actors' order share them.
+// The calls of a check with their plans and lists of steps, for all runs of the same calls.
 #pragma once
 #include <memory>
 #include <vector>
@@ -11,10 +11,10 @@
 namespace tilelace::check {
 
 struct PreparedCalls {
-  CheckConfig of;  ///< with `resident` and `seed` 0, since these two do not matter
-  /// By call; equal calls share a plan.
+  CheckConfig of;  ///< the checked configuration, with `resident` and `seed` set to 0
+  /// One plan for each call; equal calls share a plan.
   std::vector<std::shared_ptr<const CallPlan>> plans;
-  /// By call and rank: the lists of its actors.
+  /// The actors' lists of steps, in order of calls, then ranks.
   std::vector<std::shared_ptr<const std::vector<StepList>>> lists;
   bool mutated = false;
   bool clean = false;  ///< whether a run of these calls had no findings

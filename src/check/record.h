@@ -46,16 +46,16 @@ struct WatchNote {
   void operator()(const Step& step) const { shared->on(actor, step); }
 };
 
-/// Real verbs with reports to the checker: `auto v = watched(real, shared, actor); run_copy(s, v);`
-/// between begin_call and end_call of that actor. An actor must begin call c + 1 only after all
-/// actors of its rank have ended call c.
+/// Wraps real verbs so that the checker gets a report of each call of a verb. Use: `auto v =
+/// watched(real, shared, actor); run_copy(s, v);` between begin_call and end_call of that actor.
+/// The actor must begin call c + 1 only after all actors of its rank have ended call c.
 template <class Verbs>
 NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int actor) {
   return {real, WatchNote{&shared, actor}};
 }
 
-/// The same for the verbs of a collective by chunks: `run_exchange(s, w, v)`. Not for a collective
-/// by lines: only the verbs of lines themselves know when a line has arrived.
+/// Does the same for a collective by chunks: `run_exchange(s, w, v)`. A collective by lines cannot
+/// use this, since only its own verbs know when a line has arrived.
 template <class S, class Verbs>
 NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
                                                     Verbs& real, SharedMonitor& shared, int actor) {

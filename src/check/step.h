@@ -23,12 +23,12 @@ using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
-  int peer = -1;   ///< signals: the flag's rank; transfers of data: the rank at the other end
+  int peer = -1;   ///< the rank whose flag is signalled, or the other rank of a data transfer
   int owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   int block = 0;
-  Index at = -1;  ///< index of the flag, the chunk or the tile
+  Index at = -1;  ///< index of the flag, chunk or tile
   RowRange rows;
-  Index col = -1;  ///< tiles only
+  Index col = -1;  ///< column of the tile; -1: the step has no tile
 
   bool operator==(const Step&) const = default;
 };
@@ -46,8 +46,8 @@ struct FlagName {
 };
 FlagName flag_name(const schedule::AgGemm&, Index flag);
 FlagName flag_name(const schedule::GemmReduce&, Index flag);
-/// The name of a flag in a call with numbered partials. `of_source`: the most partials that one
-/// rank sends to another.
+/// The name of a flag in a call in which each source numbers its partials. `of_source`: the most
+/// partials that one rank sends to another.
 FlagName partial_name(Index of_source, Index flag);
 template <class Order>
 FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
@@ -91,7 +91,7 @@ inline Step step_of(Verb verb, const schedule::ShareTile& t, int peer = -1) {
   return {verb, peer, t.owner, t.block, t.index, t.rows, t.col};
 }
 
-/// Verbs that do nothing, to record lists.
+/// Verbs that do nothing, for recording the steps of a role without running them.
 struct NoVerbs {
   void signal(int, Index) {}
   void signal_header(int) {}
@@ -117,8 +117,8 @@ struct NoVerbs {
   void take(const auto&) {}
 };
 
-/// Forwards calls to other verbs and reports each to `note(Step)`: waits after they end, all else
-/// before it happens, so that no actor sees an effect before its report.
+/// Forwards calls to other verbs and reports each call to `note(Step)`. Waits are reported after
+/// they end. Other calls are reported before they run, so that no effect is seen before its report.
 template <class Verbs, class Note>
 class NotedVerbs {
  public:

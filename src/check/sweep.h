@@ -10,19 +10,19 @@
 namespace tilelace::check {
 
 /// The i-th configuration of this seed: three calls of one or several ops and shapes. Half of the
-/// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, not a multiple of ranks). Some
-/// calls are collectives: unfused sums with transport push are checked as collectives.
+/// row counts are edge cases (0, 1, ranks - 1, tile +- 1, primes, numbers not divisible by ranks).
+/// Unfused sums with transport push are checked as collectives.
 CheckConfig random_config(std::uint64_t seed, std::int64_t i);
 
 /// A collective of at most `workers` workers.
 CallSpec random_collective(Dice&, int ranks, int workers);
 
-/// The same for collectives: four calls of one or several kinds and sizes, by chunks (up to three
-/// times around the ring) or lines, some in place, some direct, with uneven and empty parcels.
+/// The i-th configuration with collectives: four calls of one or several kinds and sizes. Calls
+/// send chunks or lines, may be in place or direct, and may have uneven or empty parcels.
 CheckConfig random_exchange(std::uint64_t seed, std::int64_t i);
 
-/// All ways to run a shape: with every possible route, transport and straddling; with all or the
-/// fewest actors resident; with rank 0 ahead or in random order. Each has three equal calls.
+/// All ways to run a shape: every possible route, transport and straddling; all or the fewest
+/// actors resident; rank 0 ahead or actors in random order. Each way has three equal calls.
 std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers);
 
 struct SweepFailure {
@@ -38,7 +38,7 @@ struct SweepSummary {
   std::int64_t tiles = 0;
   std::int64_t transfers = 0;
   std::int64_t flags = 0;
-  std::vector<SweepFailure> failures;  ///< the first few
+  std::vector<SweepFailure> failures;  ///< the first few failures
 };
 
 using SweepProgress = std::function<void(std::int64_t done)>;

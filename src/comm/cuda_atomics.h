@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The atomics policy of device code: system scope, because flags cross NVLink. Needs nvcc.
+// The atomics policy of device code, with system scope because flags cross NVLink. Needs nvcc.
 #pragma once
 #include <cstdint>
 
@@ -37,7 +37,7 @@ struct CudaAtomics {
     expected = before;
     return done;
   }
-  /// %globaltimer: nanoseconds, whatever the clock rate.
+  /// Reads %globaltimer, which counts nanoseconds at any clock rate.
   static __device__ __forceinline__ std::int64_t now_ns() {
     std::uint64_t now;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
@@ -49,7 +49,7 @@ struct CudaAtomics {
   }
 };
 
-/// The same for words between CTAs of one device, at scope .gpu: stores only need to reach L2.
+/// Atomics of scope .gpu, for words that only CTAs of one device use. Stores need only reach L2.
 struct CudaDeviceAtomics : CudaAtomics {
   static __device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* word) {
     std::uint32_t value;

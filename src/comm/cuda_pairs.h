@@ -13,8 +13,8 @@ struct CudaPairs {
     asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(pair), "l"(first), "l"(second)
                  : "memory");
   }
-  /// Stores one word, never torn. For headers, which need no release: the work that a header
-  /// announces was complete when the previous kernel ended.
+  /// Stores one word, never torn. Only for headers, which need no release, since the work that a
+  /// header announces was complete when the previous kernel ended.
   static __device__ __forceinline__ void store(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }

@@ -26,7 +26,7 @@ class Deadline {
     return static_cast<double>(StdAtomics::now_ns() - begin_ns_) * 1e-9;
   }
   [[nodiscard]] bool passed() const { return StdAtomics::now_ns() >= end_ns_; }
-  /// Milliseconds to sleep: the time left, at most `cap`, at least 1.
+  /// How many milliseconds to sleep. This is the time left, clamped to the range 1..`cap`.
   [[nodiscard]] int slice_ms(int cap = kSliceMs) const {
     const std::int64_t left = (end_ns_ - StdAtomics::now_ns()) / 1'000'000;
     return static_cast<int>(std::clamp<std::int64_t>(left, 1, cap));

@@ -18,7 +18,7 @@ class Failure : public Error {
   int about_;
 };
 
-/// strerror without a shared buffer.
+/// Like strerror, but without a shared buffer.
 inline std::string errno_text(int error) {
   const char* name = strerrordesc_np(error);
   return name != nullptr ? name : "error " + std::to_string(error);

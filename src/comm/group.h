@@ -24,22 +24,22 @@ class Failure;
 
 /// One rank's view of a group. Only one thread at a time may make collective calls; any thread may
 /// call const members and abort().
-/// A collective that fails with timeout or peer ends the group: the reason is written into
-/// every rank's abort word, so that other ranks stop waiting. After a usage error that all
+/// A collective that fails with a timeout or peer error ends the group. The reason is then written
+/// into every rank's abort word, so that other ranks stop waiting. After a usage error that all
 /// ranks see (different calls or sizes), and after a system error in allocate, the group stays
 /// usable.
 class Group {
  public:
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  /// Does not wait for peers. They learn that this rank has left, so they do not take it for dead.
+  /// Does not wait for peers. Peers learn that this rank has left, so they do not take it for dead.
   virtual ~Group();
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
   /// Gathers each rank's bytes (at most kMaxPayload), by rank. Collective, bounded; also a barrier.
-  /// Errors: usage (too long: only this rank; a different call on another rank), peer, timeout.
+  /// Errors: usage (too many bytes: only here; different calls: on every rank), peer, timeout.
   virtual std::vector<std::string> all_gather(std::string_view mine, double timeout_s) = 0;
 
   /// Allocates zero-filled, page-aligned memory; every rank passes the same bytes. Collective,
@@ -48,19 +48,19 @@ class Group {
   virtual std::shared_ptr<SymmetricMemory> allocate(std::size_t bytes, double timeout_s) = 0;
 
   /// Makes a group of the listed ranks, in this order. Collective over the listed ranks only.
-  /// Errors: usage (only this rank: not listed, a rank twice or out of range), peer, timeout.
+  /// Errors: peer, timeout, usage on this rank alone (rank missing, listed twice or out of range).
   virtual std::unique_ptr<Group> subgroup(std::span<const int> members, double timeout_s) = 0;
 
   /// Whether all ranks are threads of this process.
   [[nodiscard]] virtual bool one_process() const = 0;
 
   /// Passes an open descriptor, which stays the caller's, to every peer. Returns the peers'
-  /// descriptors by rank, none for this rank. Collective, bounded. Errors: usage (not open: only
-  /// this rank), system, peer, timeout.
+  /// descriptors by rank, none for this rank. Collective, bounded. Errors: usage (only on this
+  /// rank: the descriptor is not open), system, peer, timeout.
   virtual std::vector<UniqueFd> exchange_descriptor(int mine, double timeout_s) = 0;
 
-  /// Threads only: the last rank to arrive runs its `make`; all ranks get the result, or the Error
-  /// that it threw. Collective, bounded. Errors: usage (ranks are processes), peer, timeout.
+  /// Threads only. The last rank to arrive runs its `make`; all ranks get the result or the Error
+  /// of `make`. Collective, bounded. Errors: usage (ranks are processes), peer, timeout.
   using Make = std::function<std::shared_ptr<void>()>;
   virtual std::shared_ptr<void> make_together(const Make& make, double timeout_s) = 0;
 
@@ -69,10 +69,10 @@ class Group {
   [[nodiscard]] const AbortWord* abort_word() const;
 
   /// Writes the reason into every rank's abort word. If this rank was already told a reason, writes
-  /// that one instead (the first write wins). Any thread; never throws, never blocks.
+  /// that reason instead (the first write wins). Any thread may call this. Never throws or blocks.
   void abort(AbortReason reason) noexcept;
 
-  /// Throws the typed Error if the abort word is set; `op` begins its text.
+  /// Throws the typed Error if the abort word is set; `op` begins the Error's text.
   void throw_if_aborted(std::string_view op) const;
 
   /// Whether this peer has destroyed its Group. For the error texts of timeouts.
@@ -81,7 +81,7 @@ class Group {
  protected:
   Group(int rank, int ranks, std::shared_ptr<SymmetricMemory> control);
   void mark_leaving() noexcept;
-  /// Writes only this rank's word, since the watcher of each surviving rank writes its own.
+  /// Writes only this rank's word. The watcher of each surviving rank writes that rank's word.
   void abort_own(AbortReason reason) noexcept;
   /// Ends the group with this failure's reason and throws the failure as an Error.
   [[noreturn]] void give_up(const Failure& failure);
@@ -103,15 +103,15 @@ std::vector<std::unique_ptr<Group>> make_thread_groups(int ranks);
 std::unique_ptr<Group> make_process_group(int rank, int ranks, const std::string& directory,
                                           double timeout_s);
 
-/// As make_process_group, but over connected SOCK_SEQPACKET unix sockets: sockets[p] leads to rank
-/// p; -1 for this rank. Takes ownership of the sockets, also on failure. Collective.
+/// Like make_process_group, but over connected SOCK_SEQPACKET unix sockets. sockets[p] leads to
+/// rank p; sockets[rank] is -1. Takes ownership of the sockets, also on failure. Collective.
 std::unique_ptr<Group> make_socket_group(int rank, std::vector<int> sockets, double timeout_s);
 
-/// Makes connected sockets for children that will be forked: result[r][p] is rank r's socket to
-/// rank p. Each child keeps its own row and closes the others (take_row); the parent closes all.
+/// Makes connected sockets for children that will be forked. result[r][p] is rank r's socket to
+/// rank p. Each child keeps its row and closes the other rows (take_row). The parent closes all.
 std::vector<std::vector<int>> make_socket_mesh(int ranks);
 
-/// Closes all rows but that of `rank`, which it returns. With rank -1 it closes all.
+/// Closes all rows except the row of `rank` and returns that row. If `rank` is -1, closes all rows.
 std::vector<int> take_row(std::vector<std::vector<int>>& mesh, int rank);
 
 }  // namespace tilelace::comm

@@ -19,9 +19,9 @@ struct Launch {
 /// Looks up an environment variable.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE or, if neither RANK nor WORLD_SIZE is set,
-/// mpirun's OMPI_COMM_WORLD_*; also MASTER_ADDR, MASTER_PORT. Defaults: LOCAL_RANK is RANK,
-/// MASTER_ADDR is localhost; PMIX_NAMESPACE replaces an absent MASTER_PORT. No launcher: nullopt.
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, or mpirun's OMPI_COMM_WORLD_* if neither
+/// RANK nor WORLD_SIZE is set. Reads MASTER_ADDR (default localhost) and MASTER_PORT, or
+/// PMIX_NAMESPACE if MASTER_PORT is absent. LOCAL_RANK defaults to RANK. No launcher: nullopt.
 /// Errors: usage (`launch: RANK: got "x", expected 0..WORLD_SIZE-1`; ranks on several hosts).
 std::optional<Launch> read_launch(const Lookup& lookup);
 

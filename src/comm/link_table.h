@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of links between ranks, one row each. Each pair of ranks has one link, chosen when they
-// join: the first row that fits the pair.
+// The kinds of links between ranks, one row each. Each pair of ranks has one link, which is the
+// first row that fits the pair when the ranks join.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ namespace tilelace::comm {
 
 enum class LinkKind : std::uint8_t { wire, shared_memory, peer_memory, nccl };
 
-/// What is known about two ranks when they join; equal on both.
+/// What is known about two ranks when they join. Both ranks know the same.
 struct RankPair {
   int low = 0, high = 1;
   Device device = {};
@@ -29,7 +29,7 @@ struct LinkRow {
   /// Whether the peer's memory is mapped here, so that workers and kernels can store into it. If
   /// not, only the link's own copies move rows.
   bool maps = false;
-  /// Whether the link raises flags and exchanges headers, which every call needs.
+  /// Whether the link raises flags and exchanges headers. Every call needs both.
   bool signals = false;
 };
 

@@ -35,7 +35,7 @@ inline void require_payload(std::string_view mine) {
           mine.size(), kMaxPayload);
 }
 
-/// Error text for ranks that meet in different calls: rank a in step_a, rank b in step_b.
+/// Error text for ranks in different calls, where rank a is at step_a and rank b is at step_b.
 inline std::string different_calls(int a, std::string_view step_a, int b, std::string_view step_b) {
   return fmt::format(
       "ranks are in different calls (rank {} at the step {}, rank {} at {}): all ranks must "

@@ -18,7 +18,7 @@ namespace tilelace::comm {
 
 /// Result of a meeting, which all threads share.
 struct Round {
-  std::vector<std::string> parts;  ///< by rank
+  std::vector<std::string> parts;  ///< what each rank brought, by rank
   std::shared_ptr<void> product;   ///< what Finish returned
 };
 

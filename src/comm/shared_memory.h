@@ -33,18 +33,18 @@ class SymmetricMemory {
   std::size_t stride_;
 };
 
-/// `bytes` rounded up to whole pages, at least one. Error: usage, if all ranks together exceed 2^46
-/// bytes.
+/// `bytes` rounded up to whole pages (at least one page). Error: usage, if all ranks together
+/// exceed 2^46 bytes.
 std::size_t stride_of(std::size_t bytes, int ranks);
 
 /// Zero-filled memory of all ranks, for threads of this process. Errors: usage, system.
 std::shared_ptr<SymmetricMemory> make_anonymous(std::size_t bytes, int ranks);
 
-/// A sealed memfd of this size: a process that maps it can rely on its size.
+/// A memfd of this size, sealed so that a process that maps it can rely on the size.
 UniqueFd make_sealed_memfd(std::size_t stride);
 
-/// Throws (kind peer) unless this is a memfd of this size, sealed as make_sealed_memfd does. Else a
-/// peer could truncate the file, and reading it here would raise SIGBUS.
+/// Throws (kind peer) unless `fd` is a memfd of this size with the seals of make_sealed_memfd.
+/// Without these seals a peer could truncate the file, and reading it here would raise SIGBUS.
 void check_sealed_memfd(int fd, std::size_t stride, int owner);
 
 /// Reserves an address range for all ranks, with nothing mapped yet.

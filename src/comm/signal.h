@@ -50,20 +50,20 @@ TILELACE_HD constexpr AbortReason unpack_abort(AbortWord w) {
 
 enum class WaitStatus : std::uint8_t { reached, aborted, expired };
 
-/// Publishes all that this thread wrote before to those who observe the flag at `epoch` or later.
+/// Publishes this thread's earlier writes to threads that observe the flag at `epoch` or later.
 /// Called by: the flag's one writer. Order: release. Never blocks.
 template <class Atomics>
 TILELACE_HD inline void signal(Flag* flag, std::uint32_t epoch) {
   Atomics::store_release(flag, epoch);
 }
 
-/// As signal, for the header of a call.
+/// Like the signal of a flag, but for the header of a call.
 template <class Atomics>
 TILELACE_HD inline void signal(Header* header, std::uint32_t epoch, std::uint32_t hash) {
   Atomics::store_release(header, make_header(epoch, hash));
 }
 
-/// Writes the reason unless the word has one already. Any thread; order: acquire and release.
+/// Writes the reason unless the word holds a reason. Any thread; order: acquire and release.
 template <class Atomics>
 TILELACE_HD inline void raise_abort(AbortWord* word, AbortReason reason) {
   AbortWord expected = 0;
@@ -75,23 +75,23 @@ TILELACE_HD inline AbortReason read_abort(const AbortWord* word) {
   return unpack_abort(Atomics::load_acquire(word));
 }
 
-/// Waits until `reached(load_acquire(word))`, the abort word is set, or the deadline (in Atomics'
-/// own clock, ns) has passed. Order: acquire; if `reached` is returned, what the writer published
-/// before is visible. `seen` receives the last value read.
+/// Waits until `reached(load_acquire(word))` is true, the abort word is set, or the deadline (ns of
+/// Atomics' own clock) has passed. Order: acquire; after WaitStatus::reached, all that the writer
+/// had published is visible. `seen` receives the last value read.
 template <class Atomics, class Word, class Reached>
 TILELACE_HD inline WaitStatus wait_until(const Word* word, Reached reached, const AbortWord* abort,
                                          std::int64_t deadline_ns, Word& seen) {
   for (std::uint32_t round = 0;; ++round) {
     seen = Atomics::load_acquire(word);
     if (reached(seen)) return WaitStatus::reached;
-    // Every eighth round only: a check in each would halve how often the word is polled.
+    // Checked only in every eighth round, since a check per round would halve the rate of polling.
     if ((round & 7U) == 7U && Atomics::load_acquire(abort) != 0) return WaitStatus::aborted;
     if ((round & 15U) == 15U && Atomics::now_ns() >= deadline_ns) return WaitStatus::expired;
     Atomics::pause(round);
   }
 }
 
-/// Waits for a flag to reach `epoch`. Otherwise as wait_until.
+/// Waits for a flag to reach `epoch`. See wait_until.
 template <class Atomics>
 TILELACE_HD inline WaitStatus wait(const Flag* flag, std::uint32_t epoch, const AbortWord* abort,
                                    std::int64_t deadline_ns, Flag& seen) {

@@ -18,13 +18,13 @@ constexpr std::uint32_t kFrameMagic = 0x43414c54;  // "TLAC"
 constexpr std::uint16_t kFrameVersion = 1;
 
 enum class FrameType : std::uint16_t {
-  join = 1,        ///< the sender's rank, between two ranks that meet in a directory
-  hello = 2,       ///< the sender's rank, to every rank
-  all_gather = 3,  ///< bytes
-  allocate = 4,    ///< size, memfd
-  confirm = 5,     ///< whether mapping worked
-  subgroup = 6,    ///< list of members, one end of a socket pair
-  descriptor = 7,  ///< a user's descriptor
+  join = 1,        ///< carries the sender's rank, between two ranks that meet in a directory
+  hello = 2,       ///< carries the sender's rank, to every rank
+  all_gather = 3,  ///< carries bytes
+  allocate = 4,    ///< carries a size and a memfd
+  confirm = 5,     ///< says whether mapping worked
+  subgroup = 6,    ///< carries a list of members and one end of a socket pair
+  descriptor = 7,  ///< carries a user's descriptor
 };
 std::string_view name_of(FrameType type);
 
@@ -50,8 +50,8 @@ struct Outgoing {
   FrameType type{};
   std::uint32_t sequence = 0;
   std::string_view bytes;
-  int fd = -1;               ///< sent along; stays the caller's
-  bool credentials = false;  ///< lets a receiver with SO_PASSCRED know this pid
+  int fd = -1;               ///< sent with the bytes; stays the caller's
+  bool credentials = false;  ///< whether to send this process's pid, for receivers with SO_PASSCRED
 };
 
 /// Sends one whole frame or nothing. `problem` says what went wrong.
@@ -63,7 +63,7 @@ IoStatus receive_frame(int socket, Frame& frame, std::string& problem);
 /// Makes a pair of connected sockets. Error: system.
 std::pair<UniqueFd, UniqueFd> make_socket_pair();
 
-/// Throws a usage error unless fd is a SOCK_SEQPACKET unix socket; sets its options.
+/// Checks that `fd` is a SOCK_SEQPACKET unix socket and sets its options. Errors: usage.
 void prepare_socket(int fd);
 
 /// Sets whether the kernel adds the sender's pid to received frames that have credentials.

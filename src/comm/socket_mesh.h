@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's sockets to all other ranks. It has one operation: to send a frame to each peer and to
-// receive one from each.
+// One rank's sockets to all other ranks. An exchange sends a frame to each peer and receives a
+// frame from each peer.
 #pragma once
 #include <functional>
 #include <span>
@@ -23,7 +23,7 @@ class SocketMesh {
   /// Called from time to time while waiting; throws to give up.
   using Check = std::function<void()>;
 
-  /// sockets[p] leads to rank p. Errors: usage (not such sockets).
+  /// sockets[p] leads to rank p. Errors: usage (a socket is not a SOCK_SEQPACKET unix socket).
   SocketMesh(int rank, std::vector<UniqueFd> sockets);
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -50,7 +50,7 @@ class SocketMesh {
  private:
   struct Line {
     UniqueFd fd;
-    std::uint32_t sent = 0;  ///< number of frames so far: the next frame's sequence number
+    std::uint32_t sent = 0;  ///< frames sent so far; also the next frame's sequence number
     std::uint32_t received = 0;
   };
   struct Transfer;

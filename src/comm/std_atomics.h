@@ -29,8 +29,8 @@ struct StdAtomics {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
   }
-  /// A wait spins for 16 rounds, then yields, then sleeps for 20 us to 80 us: there may be more
-  /// ranks than cores, and the awaited thread may need this core.
+  /// A wait spins for 16 rounds, then yields, then sleeps for 20 us to 80 us, because there may be
+  /// more ranks than cores, and the awaited thread may need this core.
   static void pause(std::uint32_t round) {
     if (round < 16) return;
     if (round < 48) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread that watches for dead peers: it sees when sockets close and when processes end.
+// A thread that watches for dead peers. It sees when sockets close and when processes end.
 #pragma once
 #include <functional>
 #include <thread>

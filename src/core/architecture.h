@@ -13,8 +13,8 @@
 namespace tilelace {
 
 struct Architecture {
-  std::string_view name;     ///< as nvcc spells it
-  std::string_view devices;  ///< what errors call these devices
+  std::string_view name;     ///< name as nvcc spells it
+  std::string_view devices;  ///< name of these devices in error texts
   int major = 0;             ///< compute capability
   int minor = 0;
 };

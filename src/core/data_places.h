@@ -10,10 +10,10 @@
 
 namespace tilelace {
 
-/// Paths where a folder such as "models" may be, best first: in `data` (TILELACE_DATA); in the
-/// folder of `file` (a program or library) and the three folders above it, each time first in
-/// share/tilelace, then directly; in the `last` folders. For a program in build/<preset>/bin, the
-/// third folder above is the source tree.
+/// Paths where a folder such as "models" may be, best first. First comes `data` (TILELACE_DATA).
+/// Next come the folder of `file` (a program or library) and the three folders above it, each after
+/// its own share/tilelace. At the end come the `last` folders. For a program in build/<preset>/bin,
+/// the third folder above is the source tree.
 inline std::vector<std::filesystem::path> data_places(
     const std::string& folder, const std::filesystem::path& file,
     const std::optional<std::string>& data, std::initializer_list<std::filesystem::path> last) {

@@ -16,7 +16,7 @@ inline std::uint8_t float_to_e4m3(float f) {
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   if (magnitude > 0x7f800000U) return 0x7f;
   if (magnitude >= 0x43e00000U) return static_cast<std::uint8_t>(sign | 0x7eU);
-  if (magnitude < 0x3c800000U) {  // below 2^-6: steps of 2^-9; the addition rounds
+  if (magnitude < 0x3c800000U) {  // below 2^-6: e4m3 has steps of 2^-9; the addition rounds to them
     const float shifted = std::bit_cast<float>(magnitude) + 16384.0F;
     return static_cast<std::uint8_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x46800000U));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The only file that reads environment variables. It returns texts as they are, for callers to
-// check; of switches and numbers, invalid values count as not set.
+// check. An invalid switch or number counts as not set.
 #pragma once
 #include <unistd.h>
 

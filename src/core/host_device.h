@@ -8,14 +8,14 @@
 #define TILELACE_HD
 #endif
 
-// For role loops (schedule/verbs.h): device functions in device code, plain functions elsewhere.
+// Makes role loops (schedule/verbs.h) device functions in device code, plain functions elsewhere.
 #if defined(__CUDA_ARCH__) || (defined(__CUDACC__) && defined(TILELACE_DEVICE_LOOPS))
 #define TILELACE_ROLE __device__ __forceinline__
 #else
 #define TILELACE_ROLE inline
 #endif
 
-// For loops that nvcc must unroll, to keep values in registers, and for loops that it must not.
+// Loops that nvcc must unroll (TILELACE_UNROLL), to keep values in registers, or must not unroll.
 #if defined(__CUDACC__)
 #define TILELACE_UNROLL _Pragma("unroll")
 #define TILELACE_NO_UNROLL _Pragma("unroll 1")

@@ -58,7 +58,7 @@ inline std::int64_t parse_number(std::string_view what, std::string_view text, s
 template <class T>
 using Words = std::vector<std::pair<std::string_view, T>>;
 
-/// Makes Words from a table: of each row, the name and the member that `value` points to.
+/// Makes Words from a table. Takes each row's name and the member that `value` points to.
 template <class Rows, class Row, class T>
 Words<T> words_of_rows(const Rows& rows, T Row::*value) {
   Words<T> words;

@@ -9,12 +9,12 @@ namespace tilelace::points {
 using Hook = void (*)(const char* point, int rank);
 inline Hook hook = nullptr;
 
-/// Set by tests: after a call every rank fills its slot with NaNs, so that a late read gives wrong
-/// data. (Not with transport pull, where a peer may still read the slot.)
+/// Set by tests. After a call every rank then fills its slot with NaNs, so that a late read gives
+/// wrong data. Slots of transport pull are not filled, since a peer may still read them.
 inline bool poison_slots = false;
 constexpr int kPoison = 0xff;
 
-/// A point in prepare, which every problem that is prepared reaches once.
+/// A point in prepare that is reached once for each problem.
 inline constexpr const char* kPrepared = "prepare.problem";
 
 /// All points of a call: at its beginning, in its copy role, in its compute role, at its end.

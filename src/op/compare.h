@@ -10,8 +10,8 @@
 
 namespace tilelace::op {
 
-/// If ranks compare calls (env::compare_calls): requires that words() is equal on all ranks. If
-/// words() throws an Error on one rank, the other ranks throw a usage error with its text here.
+/// If ranks compare calls (env::compare_calls), requires that words() is equal on all ranks. If
+/// words() throws an Error on a rank, the other ranks throw a usage error with the Error's text.
 template <class Impl, class Words>
 void compare(Impl& impl, std::string_view name, const Words& words) {
   if (!impl.compares) return;
@@ -24,7 +24,7 @@ void compare(Impl& impl, std::string_view name, const Words& words) {
   agree_on_calls(*impl.group, name, call, refusal, impl.options.timeout_s);
 }
 
-/// Call it in place of a collective that this rank cannot make: it tells the peers the reason.
+/// Called in place of a collective that this rank cannot make. Tells the peers the reason.
 template <class Impl>
 void refuse_collective(Impl& impl, const std::string& reason, void* stream) {
   if (impl.compares)

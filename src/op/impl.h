@@ -54,7 +54,7 @@ struct Communicator::Impl {
       throw error;
     }
   }
-  /// The same for calls without peers: no error is told to peers, and none is remembered.
+  /// Like call(), but for calls without peers. No error is told to peers, and none is remembered.
   template <class Body>
   void call_alone(std::string_view op, Body body) {
     const std::unique_lock lock(busy, std::try_to_lock);
@@ -70,10 +70,10 @@ struct Communicator::Impl {
 
   void prepare(std::span<const Preparation>, Before);
 
-  /// If calls are compared (env::compare_calls): checks that all ranks make the same call with the
-  /// same choices, byte by byte. Collective. Errors: usage, on every rank; peer, timeout.
+  /// If calls are compared (env::compare_calls), checks that all ranks make the same call with the
+  /// same choices, byte by byte. Collective. Errors: usage (on every rank), peer, timeout.
   void compare(const Problem&, const Plan&, bool collective);
-  /// Call it in place of a call that this rank cannot make: it tells the peers the reason.
+  /// Called in place of a call that this rank cannot make. Tells the peers the reason.
   void refuse(std::string_view op, std::string_view reason, void* stream);
 
   /// The plan for this problem and these options, from a cache.
@@ -82,7 +82,7 @@ struct Communicator::Impl {
   /// Reads the tables of measured plans, once the backend knows the machine. Collective if
   /// `together`. `has_read`: a rank of this process that has read the cache already.
   void read_tuning(bool together, const Impl* has_read = nullptr);
-  /// Keeps a tuned row of the table: later plans come from it. Every rank must keep the same row.
+  /// Keeps a tuned row in the table, for later plans. Every rank must keep the same row.
   void keep(const TunedProblem&);
   void keep(const op::FoundTiles&);
   /// Whether to tune before this call. True only for a problem's first call outside of a stream
@@ -94,8 +94,8 @@ struct Communicator::Impl {
   void tune_first(const Problem&, std::string_view refusal, void* stream);
 
   static Communicator wrap(std::unique_ptr<Impl>);
-  /// Makes the communicator of a rank that has joined its group. Collective: all ranks read the
-  /// tables together.
+  /// Makes the communicator of a rank that has joined its group. Collective, since all ranks read
+  /// the tables together.
   static Communicator joined(std::unique_ptr<Impl>);
 
   std::unique_ptr<comm::Group> group;

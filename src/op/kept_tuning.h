@@ -14,7 +14,7 @@ namespace tilelace::op {
 
 class KeptTuning {
  public:
-  /// For CPU ranks: has no table and keeps nothing.
+  /// For CPU ranks, which have no table and keep nothing.
   KeptTuning() = default;
   /// Reads the tables that the options name. If `together`, the call is collective: all ranks use
   /// rank 0's cache, and installed tables only if they are equal on all ranks. Otherwise this rank
@@ -23,7 +23,7 @@ class KeptTuning {
   KeptTuning(comm::Group&, const CommunicatorOptions&, const Machine&,
              const std::string& device_name, bool together, const KeptTuning* has_read = nullptr);
 
-  /// The first table of the chain; null: there is no table, plans are predicted.
+  /// The first table of the chain; null: no table, so that plans are chosen by prediction.
   [[nodiscard]] const std::shared_ptr<const plan::TuningTable>& table() const { return table_; }
   /// Keeps a row, which must be equal on all ranks. If there is a cache, rank 0 writes the row into
   /// it and keeps rows that other programs wrote there meanwhile. A failed write is logged once.

@@ -33,7 +33,7 @@ schedule::MoeMap map_of(std::string_view op, const MoeLayer&, std::int64_t m);
 MoeCall check_call(const AgMoeArgs&, int rank, int ranks);
 MoeCall check_call(std::string_view op, const MoeReduceArgs&, bool scatters, int rank, int ranks);
 void check_grouped(const GroupedGemmArgs&);
-/// Checks a map in host memory: its words are used as indices, so they must be in range.
+/// Checks a map in host memory. Its words are used as indices, so they must be in range.
 void check_map(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);
 /// Throws if the map says that an id names no expert (MoeMap::wrong).
 void check_ids(std::string_view op, const schedule::MoeMap&, const std::int32_t* map);

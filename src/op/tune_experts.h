@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands for tuning a product of a layer of experts, with random values and routings, and a check
-// of the result. Calls use copies of the operands in turn: enough to exceed L2, up to a limit.
+// of the result. Calls use copies in turn. There are enough copies to exceed L2, up to a limit.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,7 +15,7 @@ namespace tilelace::op {
 
 class TuneValues;
 
-/// A product to tune: that of a layer's first half (`first`) or second half, for m tokens.
+/// A product to tune, of the first half (`first`) or the second half of a layer, for m tokens.
 struct AskedTiles {
   MoeLayer layer;
   std::int64_t m = 0;
@@ -29,8 +29,8 @@ struct FoundTiles {
   TunedExperts row;
 };
 
-/// Draws a routing: each of m tokens chooses top_k different experts, all equally likely. Returns
-/// GroupedGemmArgs::begins for this rank's experts. The same seed gives the same routing.
+/// Draws a routing in which each of m tokens chooses top_k different experts, all equally likely.
+/// Returns GroupedGemmArgs::begins for this rank's experts. The same seed gives the same routing.
 std::vector<std::int32_t> uniform_begins(const MoeLayer&, std::int64_t m, std::uint32_t seed);
 
 class ExpertOperands {
@@ -60,7 +60,7 @@ class ExpertOperands {
   float weight_scale_;
   std::vector<DeviceBuffer> weights_;
   std::vector<Set> sets_;
-  std::vector<std::int32_t> begins_;  ///< begins of the first copy
+  std::vector<std::int32_t> begins_;  ///< GroupedGemmArgs::begins of the first copy
   DeviceBuffer scales_, sources_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operands for tuning a problem, with random values, and the expected result. Calls use copies of
-// the operands in turn: enough to exceed L2, up to a limit.
+// the operands in turn. There are enough copies to exceed L2, up to a limit.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -19,11 +19,11 @@ Problem tuned_part(const Problem&);
 class TuneValues {
  public:
   TuneValues();
-  /// Element i of a rank's tensor (tensor 0: the input; 1, 2, ...: weights), times `scale`, a power
-  /// of two, and rounded to the type.
+  /// Element i of a rank's tensor, times `scale` (a power of two), rounded to the type. Tensor 0 is
+  /// the input; tensors 1, 2, ... are weights.
   [[nodiscard]] float at(DType, int rank, int tensor, std::int64_t i, float scale = 1) const;
-  /// The first `count` elements of a rank's tensor, as bytes of the type. Values are periodic: this
-  /// returns one period at most, even if `count` is larger.
+  /// The first `count` elements of a rank's tensor, as bytes of the type. Values are periodic, and
+  /// this returns at most one period, even if `count` is larger.
   [[nodiscard]] std::string bytes(DType, int rank, int tensor, std::int64_t count,
                                   float scale = 1) const;
 
@@ -35,7 +35,7 @@ class TuneValues {
 void fill_rounds(DeviceBuffer&, const std::string& first, std::int64_t elements, DType);
 /// Fills a buffer with NaNs.
 void fill_nans(DeviceBuffer&);
-/// How many copies of this size it takes to exceed L2, at most a fixed limit.
+/// How many copies of this size together exceed L2, limited to a fixed maximum.
 std::int64_t copies_beyond_l2(std::int64_t bytes);
 
 class TuneOperands {
@@ -72,8 +72,8 @@ class TuneOperands {
   const TuneValues& values_;
   std::vector<DeviceBuffer> memory_;
   std::vector<Set> sets_;
-  std::vector<std::size_t> out_memory_;  ///< indices in memory_ of the results' first copy
-  std::map<int, std::string> made_;      ///< by tensor: first elements; empty after construction
+  std::vector<std::size_t> out_memory_;  ///< indices of the results' first copy in memory_
+  std::map<int, std::string> made_;      ///< each tensor's first elements; empty after construction
 };
 
 }  // namespace tilelace::op

@@ -27,12 +27,12 @@ class TuneSession {
   /// Waits for all ranks; call it before destruction unless there was an error. Collective.
   void end();
 
-  /// Finds the fastest plan of a problem and checks its result. `seconds`: time limit, 0: none.
-  /// Returns none if a rank lacks memory for the operands, or if times of the same call vary too
-  /// much (unless forced); `why` then gives the reason, on every rank. Collective. Errors: system
-  /// (a wrong result), peer, timeout, usage.
+  /// Finds the fastest plan of a problem and checks its result. `seconds`: time limit (0: no
+  /// limit). Returns nullopt if a rank lacks memory for the operands, or if times of the same call
+  /// vary too much (unless tuning is forced). `why` then gives the reason on every rank.
+  /// Collective. Errors: system (a wrong result), peer, timeout, usage.
   std::optional<TunedProblem> tune(const Problem&, double seconds, std::string& why);
-  /// The same for a product of a layer of experts.
+  /// In the same way, finds the fastest tiles for a product of a layer of experts.
   std::optional<FoundTiles> tune(const AskedTiles&, double seconds, std::string& why);
   /// Describes other work on a rank's GPU, or throttling; empty if there is none, or if tuning is
   /// forced. Collective.
@@ -59,14 +59,14 @@ class TuneSession {
   void capture(std::size_t number, TimedCall&);
   /// Whether the times are steady enough to compare calls; if not, `why` gives the reason.
   [[nodiscard]] bool steady(const plan::Halving&, std::string& why) const;
-  /// One sample of a graph: the slowest rank's time. Every rank makes `load` replays to warm up,
-  /// then `timed` replays.
+  /// Takes one sample of a graph and returns the slowest rank's time. Every rank makes `load`
+  /// replays to warm up, then `timed` replays.
   plan::Sample sample(std::size_t number, int load, int timed, double end_s);
-  /// Poisons the results, runs a call and checks them. `what`: the call, for the error. Error:
-  /// system.
+  /// Poisons the results, runs a call and checks the results. `what` names the call in the error.
+  /// Error: system.
   template <class Operands>
   void check(Operands&, const std::function<void(int)>& run, const std::string& what);
-  /// "rank R: TEXT" of the lowest rank whose `mine` is not empty, else ""; equal on all ranks.
+  /// "rank R: MINE" of the lowest rank whose `mine` is not empty, else ""; equal on all ranks.
   std::string first_of(const std::string& mine);
 
   TuneOptions options_;

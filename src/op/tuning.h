@@ -9,9 +9,9 @@
 
 namespace tilelace::op {
 
-/// Sets the table in GPU ranks' options, unless it is given: reads the file that the options name,
-/// else the one that TILELACE_TUNING names ("off": no table). Ranks in several processes check that
-/// tables and tuning options are equal (collective). Errors: as agree_on_tuning and read_tuning.
+/// Sets the table in GPU ranks' options if no table is given. Reads the file that the options name,
+/// else the file of TILELACE_TUNING ("off": no table). Ranks in several processes check that tables
+/// and tuning options are equal (collective). Errors: as agree_on_tuning and read_tuning.
 CommunicatorOptions with_tuning(comm::Group&, CommunicatorOptions);
 
 /// Checks the options tuning, tuning_file, autotune, cache and deterministic. Errors: usage.

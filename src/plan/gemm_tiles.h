@@ -9,11 +9,11 @@
 namespace tilelace::plan {
 
 /// `groups`: math warpgroups. `blocks`: 64-row blocks per warpgroup. `width`: columns of the tile.
-/// `stages`: stages of the ring of operands, 64 elements of k each. `cluster_rows` x `cluster_cols`
-/// CTAs: CTAs in a column (row) share the column (row) operand. `staging`: number of 8 KiB chunks
-/// in which a math warpgroup stages results. `pingpong`: warpgroups take turns, each with its own
-/// tile; if not, they split a tile's rows. `swapped`: weight on the row side, tokens on the column
-/// side. `per_sm`: CTAs per SM (2: the next kernel loads while this kernel ends).
+/// `stages`: stages of the operand ring, each for 64 elements of k. `cluster_rows` x
+/// `cluster_cols`: CTAs of a cluster. CTAs of a row (column) share the row (column) operand.
+/// `staging`: number of 8 KiB chunks for results per math warpgroup. `pingpong`: the warpgroups
+/// alternate, each with its own tile; false: they split a tile's rows. `swapped`: weights on the
+/// row side, tokens on the column side. `per_sm`: CTAs per SM (2: the next kernel loads early).
 struct GemmTile {
   std::string_view name;
   int groups = 2;
@@ -30,7 +30,7 @@ struct GemmTile {
   /// Rows of one CTA's tile.
   [[nodiscard]] constexpr int rows() const { return 64 * blocks * (pingpong ? 1 : groups); }
   [[nodiscard]] constexpr int cluster() const { return cluster_rows * cluster_cols; }
-  /// A worker is a cluster. Size of its tile: in rows and columns; in tokens and result columns.
+  /// Extents of the tile of a worker, which is a cluster. The tile's columns are tokens if swapped.
   [[nodiscard]] constexpr int worker_rows() const { return rows() * cluster_rows; }
   [[nodiscard]] constexpr int worker_cols() const { return width * cluster_cols; }
   [[nodiscard]] constexpr int worker_tokens() const {
@@ -51,22 +51,22 @@ constexpr bool is_one_of(std::string_view name, std::initializer_list<std::strin
 /// Every tile has a kernel for a GEMM alone.
 constexpr bool can_multiply(const GemmTile& /*t*/) { return true; }
 
-/// Whether this is a tile for many tokens that has tokens across (on the column side).
+/// Whether this is a swapped tile (tokens on the column side) for many tokens.
 constexpr bool is_across(int width, bool swapped) { return swapped && width > 64 && width < 256; }
 constexpr bool is_across(const GemmTile& t) { return is_across(t.width, t.swapped); }
 
-/// Whether there are kernels of gemm_rs for this tile. Narrow tiles serve few rows, for which the
-/// fused kernel is not used. Wide or tall tiles without turns do not multiply while they send, and
-/// were never the best. Tiles of which is_across is true are best if they pad few rows; of these
-/// only q184 has no kernel, for want of registers.
+/// Whether there are kernels of gemm_rs for this tile. Narrow tiles serve few rows, for which
+/// gemm_rs is not fused. Wide or tall tiles without ping-pong do not multiply while they send, and
+/// were never the best. Swapped tiles for many tokens are best if they pad few rows; the swapped
+/// q184 has no kernel, because it needs too many registers.
 constexpr bool can_reduce(const GemmTile& t) {
   if (t.groups != 2) return false;
   if (t.swapped) return is_across(t) && t.blocks * t.width / 2 <= 176;
   return t.pingpong || (t.blocks == 1 && t.width >= 128 && t.width <= 160);
 }
 
-/// Whether there are kernels of gemm_rs whose clusters span two shards: for shards of few rows,
-/// which would leave half of a cluster's tile without rows.
+/// Whether there are kernels of gemm_rs whose clusters span two shards. They serve shards of few
+/// rows, which would leave half of a cluster's tile without rows.
 constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
@@ -78,7 +78,7 @@ constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }
 
-/// Whether there are kernels of ag_gemm for this tile: t192 has no registers left for waiting.
+/// Whether there are kernels of ag_gemm for this tile. t192 has too few registers to wait for rows.
 constexpr bool can_gather(const GemmTile& t) { return t.name != "t192"; }
 
 /// Whether warps of ag_gemm's kernels have enough registers left to send rows.
@@ -89,8 +89,8 @@ constexpr bool can_push(int blocks, int width) { return blocks * width / 2 <= 17
 constexpr bool can_merge(int blocks, int width) { return blocks * width / 2 <= 128; }
 inline constexpr int kMostWeights = 4;  ///< the most weights of one kernel
 
-/// Whether there are kernels of gemm_ar for this tile. With turns, one warpgroup sends while the
-/// other multiplies. Two that share a tile end it sooner, which suits few rows in a single wave.
+/// Whether there are kernels of gemm_ar for this tile. Ping-pong tiles multiply while they send.
+/// Tiles that two warpgroups share end sooner, which suits few rows in a single wave.
 constexpr bool can_share(const GemmTile& t) {
   return is_one_of(t.name, {"c128", "c128_1x2", "c80", "c80_1x2", "c64_1x2"}) ||
          (t.pingpong && !t.swapped && t.blocks * t.width / 2 <= 192);
@@ -109,14 +109,14 @@ constexpr bool can_gate(const GemmTile& t) {
 constexpr bool can_pull(const GemmTile& t) {
   return is_one_of(t.name, {"p128", "p144", "p160", "p168", "p176", "p184"});
 }
-/// The same for transport multimem, where the NVLink switch adds the partials.
+/// Whether gemm_ar has kernels with transport multimem, where the NVLink switch adds the partials.
 constexpr bool can_multimem(const GemmTile& t) { return is_one_of(t.name, {"p128", "p160"}); }
 
 /// Name, groups, blocks, width, stages, cluster rows and cols, staging, pingpong, swapped, per_sm.
 /// Kernels refer to a tile by its index here.
 // clang-format off
 inline constexpr GemmTile kGemmTiles[] = {
-    // 128 rows, two warpgroups on one tile.
+    // 128 rows; two warpgroups share a tile.
     {"c256",      2, 1, 256,  4, 2, 1, 2, false, false, 1},
     {"c224",      2, 1, 224,  4, 2, 1, 2, false, false, 1},
     {"c208",      2, 1, 208,  5, 2, 1, 1, false, false, 1},
@@ -134,7 +134,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"c128_2x4",  2, 1, 128,  6, 2, 4, 2, false, false, 1},
     {"c80",       2, 1,  80,  8, 2, 1, 1, false, false, 1},
     {"c80_1x2",   2, 1,  80,  8, 1, 2, 1, false, false, 1},
-    // 128 rows per warpgroup, in turns.
+    // 128 rows per warpgroup; ping-pong.
     {"p192",      2, 2, 192,  5, 2, 1, 1, true, false, 1},
     {"p184",      2, 2, 184,  5, 2, 1, 1, true, false, 1},
     {"p176",      2, 2, 176,  5, 2, 1, 1, true, false, 1},
@@ -145,7 +145,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"p128_1x2",  2, 2, 128,  6, 1, 2, 2, true, false, 1},
     {"p80",       2, 2,  80,  8, 2, 1, 1, true, false, 1},
     {"p80_1x2",   2, 2,  80,  8, 1, 2, 1, true, false, 1},
-    // 256 rows, two warpgroups on one tile.
+    // 256 rows; two warpgroups share a tile.
     {"t176",      2, 2, 176,  3, 2, 1, 2, false, false, 1},
     {"t192_1x2",  2, 2, 192,  3, 1, 2, 2, false, false, 1},
     {"t176_1x2",  2, 2, 176,  3, 1, 2, 2, false, false, 1},
@@ -166,7 +166,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"s104",      1, 1, 104, 10, 1, 1, 1, false, false, 1},
     {"s112",      1, 1, 112,  9, 1, 1, 1, false, false, 1},
     {"s192",      1, 1, 192,  6, 1, 1, 1, false, false, 1},
-    // Tokens across, the weight's rows down: for the fewest tokens, except w256.
+    // Swapped (weights on the row side). Narrow tiles are for the fewest tokens; w256 is for many.
     {"v16",       1, 1,  16,  9, 1, 1, 1, false, true, 2},
     {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},
@@ -174,20 +174,20 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"w16",       2, 1,  16,  5, 1, 1, 1, false, true, 2},
     {"w32",       2, 1,  32,  4, 1, 1, 1, false, true, 2},
     {"w256",      2, 1, 256,  4, 2, 1, 2, false, true, 1},
-    // Tokens across, for many tokens: their number is seldom a multiple of 64, and one of these
-    // widths pads few tokens. 128 rows of the weight, two warpgroups on one tile.
+    // Swapped, for many tokens. Their number is seldom a multiple of 64, and one of these widths
+    // pads few tokens. 128 rows of the weight; two warpgroups share a tile.
     {"w152",      2, 1, 152,  6, 2, 1, 1, false, true, 1},
     {"w168",      2, 1, 168,  5, 2, 1, 2, false, true, 1},
     {"w200",      2, 1, 200,  5, 2, 1, 1, false, true, 1},
     {"w216",      2, 1, 216,  4, 2, 1, 2, false, true, 1},
     {"w232",      2, 1, 232,  4, 2, 1, 2, false, true, 1},
-    // The same with 256 rows of the weight.
+    // Swapped, for many tokens, with 256 rows of the weight; two warpgroups share a tile.
     {"y104_1x2",  2, 2, 104,  4, 1, 2, 2, false, true, 1},
     {"y112",      2, 2, 112,  4, 2, 1, 2, false, true, 1},
     {"y136_1x2",  2, 2, 136,  4, 1, 2, 1, false, true, 1},
     {"y152_1x2",  2, 2, 152,  4, 1, 2, 1, false, true, 1},
     {"y168_1x2",  2, 2, 168,  3, 1, 2, 2, false, true, 1},
-    // The same with 128 rows of the weight per warpgroup, in turns.
+    // Swapped, for many tokens, with 128 rows of the weight per warpgroup; ping-pong.
     {"q104",      2, 2, 104,  7, 2, 1, 1, true, true, 1},
     {"q136",      2, 2, 136,  6, 2, 1, 1, true, true, 1},
     {"q160",      2, 2, 160,  5, 2, 1, 2, true, true, 1},

@@ -21,9 +21,9 @@ enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
                                                     GroupedTiling::wide, GroupedTiling::pair};
 
-/// The shape of a tile. Across: up to `most` rows of x, which a cluster (of `cluster` CTAs) shares.
-/// Down: `weight_rows` rows of the weight per CTA (gated: half gate, half up). `turns`: warpgroups
-/// take turns, each with its own tile of 128 weight rows; if not, each has half of a tile.
+/// The shape of a tile. Its columns are up to `most` rows of x, shared by the `cluster` CTAs of a
+/// cluster. Its rows are `weight_rows` rows of the weight per CTA (gated: half gate, half up).
+/// `turns`: ping-pong, each warpgroup with its own tile; false: both share a tile.
 struct GroupedShape {
   const char* name;
   int most;
@@ -49,7 +49,7 @@ constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
 
 /// What the host knows about a product: everything but the routing.
 struct GroupedProduct {
-  std::int64_t rows = 0;  ///< the most rows, of all experts together
+  std::int64_t rows = 0;  ///< the largest number of rows, summed over experts
   std::int64_t n = 0;     ///< rows of an expert's weight; gated: of gate and up together
   std::int64_t k = 0;
   std::int64_t experts = 0;
@@ -62,7 +62,7 @@ struct GroupedProduct {
 
 /// Chooses the kind of tiles for a product.
 constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
-  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // rows of x per expert
+  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // in rows of x per expert
   constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
   constexpr std::int64_t kPairColumns = 512;  // rows of the weight in a pair's tile
   if (p.rows <= kFewRows * p.experts) return GroupedTiling::few;

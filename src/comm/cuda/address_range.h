@@ -13,8 +13,8 @@
 
 namespace tilelace::comm {
 
-/// A reference to physical memory. A mapping holds its own reference, so this one may be released
-/// after mapping.
+/// A reference to physical memory. A mapping keeps the memory alive by itself, so this object may
+/// be destroyed after mapping.
 class MemoryHandle {
  public:
   MemoryHandle() = default;
@@ -34,7 +34,7 @@ class MemoryHandle {
   bool held_ = false;
 };
 
-/// A granularity in bytes. Callers round memory sizes and strides up to multiples of it.
+/// Callers round memory sizes and strides up to multiples of this number of bytes.
 std::size_t recommended_granularity(CUdevice device, std::string_view op);
 
 struct PhysicalMemory {
@@ -74,7 +74,7 @@ class AddressRange {
 
   CUdeviceptr base_ = 0;
   std::size_t stride_;
-  std::vector<unsigned char> mapped_;  ///< by rank; no vector<bool>: ranks write at the same time
+  std::vector<unsigned char> mapped_;  ///< one byte per rank, since ranks write at the same time
 };
 
 }  // namespace tilelace::comm

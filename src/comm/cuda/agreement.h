@@ -18,9 +18,9 @@ class Agreement {
   Agreement(Group& group, std::string_view op, double timeout_s)
       : group_(group), op_(op), deadline_(op, timeout_s) {}
 
-  /// Runs `work` on every rank and returns the results by rank. If it throws on some ranks, all
-  /// ranks throw the error of the lowest such rank. Collective, bounded. Errors: those of `work`,
-  /// peer, timeout.
+  /// Runs `work` on every rank and returns the results by rank. If `work` throws on some ranks, all
+  /// ranks throw the error of the lowest rank that failed. Collective, bounded. Errors: those of
+  /// `work`, peer, timeout.
   std::vector<std::string> round(const std::function<std::string()>& work) const;
 
   /// Seconds left of the timeout.

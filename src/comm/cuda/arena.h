@@ -40,7 +40,7 @@ class Arena {
   [[nodiscard]] const DeviceMemory& memory() const { return *memory_; }
 
  private:
-  using Pieces = std::map<std::size_t, std::size_t>;  ///< offset -> bytes
+  using Pieces = std::map<std::size_t, std::size_t>;  ///< from a piece's offset to its bytes
 
   std::shared_ptr<DeviceMemory> memory_;
   Pieces free_;

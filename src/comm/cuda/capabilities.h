@@ -26,15 +26,15 @@ struct Capabilities {
   int compute_minor = 0;
   std::size_t l2_bytes = 0;
   std::size_t memory_bytes = 0;
-  double memory_bytes_per_s = 0;  ///< from clock and bus width; 0: unknown
+  double memory_bytes_per_s = 0;  ///< computed from clock and bus width; 0: unknown
   int copy_engines = 0;
   bool vmm = false;
   bool posix_fd = false;
   bool fabric = false;        ///< whether a trial allocation got a fabric handle
-  std::string fabric_reason;  ///< why it got none
-  bool multicast = false;     ///< the device's attribute; not tested with a multicast object
+  std::string fabric_reason;  ///< why there is no fabric handle
+  bool multicast = false;     ///< value of the device's attribute, which is not tested
   bool host_native_atomics = false;
-  int driver_version = 0;  ///< 13000 is 13.0
+  int driver_version = 0;  ///< 13000 means 13.0
   int runtime_version = 0;
   std::vector<PeerLink> peers;
   friend bool operator==(const Capabilities&, const Capabilities&) = default;

@@ -16,13 +16,13 @@ struct SetupFacts {
   double map_us = 0;       ///< importing and mapping every rank's memory
   double zero_us = 0;
   bool fabric = false;        ///< whether the memory can also be exported over NVLink fabric
-  std::string fabric_reason;  ///< why it cannot
+  std::string fabric_reason;  ///< why the memory cannot be exported over NVLink fabric
 };
 
 /// GPU memory of equal size on every rank. peer(r) = base + r * stride is valid in kernels and in
-/// host calls (memcpy, stream writes, tensor maps). Destruction does not wait for peers;
-/// this rank's work on the memory must have ended before. All ranks' memory stays valid here until
-/// this rank destroys this object, even if a peer has destroyed its own or has died.
+/// host calls (memcpy, stream writes, tensor maps). Destruction does not wait for peers; this
+/// rank's work on the memory must have ended before. All ranks' memory stays valid here until this
+/// rank destroys this object, even if a peer has died or has destroyed its own object.
 class DeviceMemory {
  public:
   DeviceMemory(const DeviceMemory&) = delete;
@@ -39,8 +39,8 @@ class DeviceMemory {
   [[nodiscard]] int rank() const { return layout_.rank; }
   [[nodiscard]] int ranks() const { return layout_.ranks; }
   [[nodiscard]] int device() const { return layout_.device; }
-  /// All ranks' memory under one address, for multimem instructions; null if not asked for. Offsets
-  /// are the same as in each rank's memory.
+  /// All ranks' memory under one address, for multimem instructions; null: allocated without
+  /// multicast. Offsets are the same as in each rank's memory.
   [[nodiscard]] std::byte* multicast() const { return layout_.multicast; }
   [[nodiscard]] const SetupFacts& facts() const { return facts_; }
 
@@ -64,12 +64,12 @@ class DeviceMemory {
 
 /// Allocates zero-filled memory. Every rank passes the same size and its own CUDA device ordinal;
 /// ranks may share a device. Collective, bounded (except time inside the driver). Each process maps
-/// the memory of all ranks into one range. `multicast`, equal on every rank: also maps it for
-/// multicast, which needs a device per rank and a permit (comm/multicast_permit.h). Errors, on
-/// every rank: usage (sizes or options differ, no such device, no permit for multicast, or a device
-/// without it), system (no driver, no memory, no peer access, no multicast; the text names the rank
-/// and the driver's error), peer, timeout. After a usage or system error the group stays usable and
-/// nothing is left allocated.
+/// the memory of all ranks into one range. `multicast` (equal on every rank): the memory is also
+/// mapped for multicast, which needs a device per rank and a permit (comm/multicast_permit.h).
+/// Errors, on every rank: usage (sizes or options differ, no such device, no permit for multicast,
+/// a device without multicast), system (no driver, no memory, no peer access, no multicast; the
+/// text names the rank and the driver's error), peer, timeout. After a usage or system error the
+/// group stays usable and nothing is left allocated.
 std::shared_ptr<DeviceMemory> allocate_device(Group& group, int device, std::size_t bytes,
                                               double timeout_s, bool multicast = false);
 

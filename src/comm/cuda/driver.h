@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's functions, looked up at run time, so that a program also starts without a driver and
-// reports the lack only when it needs one.
+// The driver's functions, looked up at run time, so that a program can start without a driver. A
+// missing driver is an error only when the program first needs one of these functions.
 #pragma once
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -36,16 +36,16 @@ struct Driver {
   PFN_cuMemImportFromShareableHandle_v10020 mem_import = nullptr;
 };
 
-/// The table, initialised on the first call and kept. Error: system (`op` begins its text).
+/// The table of functions, filled on the first call. Error: system (`op` begins its text).
 const Driver& driver(std::string_view op);
 
-/// The table, or null once the process is ending: destructors then release nothing.
+/// The table, or null while the process ends, so that destructors then release nothing.
 const Driver* driver_if_alive() noexcept;
 
 /// An error in the driver's words: "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
 std::string driver_words(const Driver& driver, CUresult result);
 
-/// Throws a system error `op: what failed: <the driver's words>`.
+/// Throws a system error `op: what failed: <the driver's words>` unless `result` is success.
 void require_driver(CUresult result, std::string_view op, std::string_view what);
 void require_runtime(cudaError_t result, std::string_view op, std::string_view what);
 

@@ -4,8 +4,8 @@
 
 namespace tilelace::comm {
 
-/// Zero-filled, page-locked host memory that kernels of this process can access, for timeout
-/// records and abort words. No call is collective. Destroy it only when no kernel uses it.
+/// Zero-filled, page-locked host memory for timeout records and abort words that kernels of this
+/// process access. No call is collective. Destroy the object only when no kernel uses the memory.
 class HostMemory {
  public:
   /// Errors: usage (no such device), system (no driver, no memory).

@@ -12,8 +12,8 @@
 
 namespace tilelace::comm {
 
-/// Memory sizes must be multiples of this in a multicast object of `ranks` ranks, `bytes` each.
-/// Errors: usage (the device does not support multicast), system.
+/// Memory bound to a multicast object of `ranks` ranks, each with `bytes` bytes, must have a size
+/// that is a multiple of the result. Errors: usage (the device does not support multicast), system.
 std::size_t multicast_granularity(const MulticastPermit&, CUdevice device, int ranks,
                                   std::size_t bytes, std::string_view op);
 
@@ -28,7 +28,7 @@ class MulticastObject {
 
   /// Error: system.
   [[nodiscard]] UniqueFd share(std::string_view op) const { return export_memory(handle_, op); }
-  /// Adds a device; all devices must be added before any memory. Error: system.
+  /// Adds a device. All devices must be added before memory is bound. Error: system.
   void join(const MulticastPermit&, CUdevice device, std::string_view op) const;
   [[nodiscard]] const MemoryHandle& handle() const { return handle_; }
 
@@ -36,13 +36,13 @@ class MulticastObject {
   MemoryHandle handle_;
 };
 
-/// One rank's memory bound to an object, and the object mapped for the rank's device. Destroy the
-/// mapping before the memory: the destructor unmaps the object, unbinds the memory and drops its
-/// reference to the object. Peers that use the object afterwards get an error.
+/// Binds one rank's memory to an object and maps the object for the rank's device. The destructor
+/// unmaps the object, unbinds the memory and drops the reference to the object, so destroy the
+/// mapping before the memory. Peers that use the object afterwards get an error.
 class MulticastMapping {
  public:
-  /// All devices must have been added; `bytes` is a multiple of the granularity. Error: system,
-  /// with nothing left allocated.
+  /// All devices must have been added, and `bytes` must be a multiple of the granularity. Error:
+  /// system, with nothing left allocated.
   MulticastMapping(const MulticastPermit&, std::shared_ptr<MulticastObject> object, CUdevice device,
                    const MemoryHandle& memory, std::size_t bytes, std::size_t granularity,
                    std::string_view op);

@@ -7,29 +7,29 @@
 namespace tilelace::plan {
 
 struct Hardware {
-  // A device.
+  // One device.
   double multiprocessors;     ///< number of SMs of the device
   double peak_tflops;         ///< peak of all tensor cores together
   double efficiency;          ///< share of the peak that a GEMM's loop reaches
-  double l2_gbps;             ///< from L2 into one SM
-  double l2_total_gbps;       ///< from L2 to all SMs together
-  double memory_gbps;         ///< from memory to all SMs together
-  double worker_memory_gbps;  ///< from memory to one SM that runs alone
+  double l2_gbps;             ///< rate from L2 into one SM
+  double l2_total_gbps;       ///< rate from L2 to all SMs together
+  double memory_gbps;         ///< rate from memory to all SMs together
+  double worker_memory_gbps;  ///< rate from memory to one SM that runs alone
   double power_tflops;        ///< rate at the power limit if only products drew power
   double power_l2_gbps;       ///< rate at the power limit if only reads of L2 drew power
   double power_memory_gbps;   ///< rate at the power limit if only reads of memory drew power
   double fixed_us;            ///< time of a GEMM's launch, first loads and last stores
-  double worker_flag_us;      ///< time of a flag from one SM to another
+  double worker_flag_us;      ///< time that a flag takes from one SM to another
   double tile_us;             ///< epilogue of a 128 x 256 tile while no other warpgroup multiplies
-  // Among devices.
+  // Traffic between devices.
   double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
-  double push_gbps;   ///< a copy engine writes to a peer
-  double mesh_gbps;   ///< a copy engine writes to several peers in turn
-  double pull_gbps;   ///< a copy engine reads from peers
-  double store_gbps;  ///< SMs write to peers, or read from peers while no GEMM runs
-  double fetch_gbps;  ///< SMs read from peers while a GEMM runs
+  double push_gbps;   ///< rate of a copy engine that writes to a peer
+  double mesh_gbps;   ///< rate of a copy engine that writes to several peers in turn
+  double pull_gbps;   ///< rate of a copy engine that reads from peers
+  double store_gbps;  ///< rate of SMs that write to peers, or read from peers while no GEMM runs
+  double fetch_gbps;  ///< rate of SMs that read from peers while a GEMM runs
   double copy_us;     ///< time of an empty copy, with forking and joining of its stream
-  double flag_us;     ///< time of waiting for a flag between two steps of a call
+  double flag_us;     ///< time that waiting for a flag adds between two steps of a call
 };
 
 /// Microseconds for `amount` bytes (or FLOPs) at `giga` * 1e9 bytes (or FLOPs) per second.
@@ -38,7 +38,7 @@ inline double us_at(double amount, double giga) { return amount * 1e-3 / giga; }
 /// Microseconds in which SMs send this many bytes to peers.
 inline double sent_us(const Hardware& h, double bytes) { return us_at(bytes, h.store_gbps); }
 
-/// Fraction by which memory rates of one kind of device may differ: data sheets round, boards vary.
+/// Fraction by which the memory rates of two devices of the same kind may differ.
 inline constexpr double kSameMemory = 0.1;
 
 }  // namespace tilelace::plan

@@ -14,14 +14,14 @@ namespace tilelace::plan {
 
 using schedule::Index;
 
-/// The borders of shards (ranks + 1 rows); empty for an even split. Schedules keep a pointer to
-/// the result.
+/// The first row of each shard, then m (ranks + 1 numbers); empty for an even split. Schedules keep
+/// a pointer to the result.
 std::vector<Index> borders_of(const Problem&);
 
 /// The rows of each shard; `borders` must outlive the result.
 schedule::RowSplit split_of(const Problem&, const std::vector<Index>& borders);
 
-/// The number of rows of tiles if every shard has its own tiles of `rows` rows.
+/// How many tiles of `rows` rows cover the rows of all shards, if no tile spans two shards.
 Index tile_rows_by_shard(const schedule::RowSplit&, Index rows);
 
 /// Number of tiles side by side along the columns of all outputs (swiglu: gate and up share tiles).
@@ -45,9 +45,9 @@ decltype(auto) with_schedule(const Problem& p, const Plan& plan, int rank,
 /// a flag by another. Offsets are in bytes from the beginning of the data area.
 struct SlotLayout {
   std::int64_t num_flags = 0;
-  std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< ag_gemm: m rows of k
-  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< m rows, then incoming_rows()
-  std::int64_t result = 0, result_row_bytes = 0;                   ///< gemm_ar: m rows of n
+  std::int64_t gathered = 0, gathered_row_bytes = 0;               ///< gathered: [m, k] (ag_gemm)
+  std::int64_t outgoing = 0, incoming = 0, partial_row_bytes = 0;  ///< outgoing: [m, n]
+  std::int64_t result = 0, result_row_bytes = 0;                   ///< result: [m, n] (gemm_ar)
   std::int64_t data_bytes = 0;
   std::string formula;
 

@@ -28,11 +28,11 @@ struct CollectiveCall {
   Reduction reduction{};
   Item item{};
   int rank = 0, ranks = 1;
-  std::vector<Parcel> sends;  ///< for each rank: the part of `in` sent to it; all_reduce: all
-  std::vector<Parcel> takes;  ///< each rank's part of `out`; sums: for every rank all of `out`
-  std::vector<Index> counts;  ///< elements of each rank; all_reduce: one entry; all_to_all with
-                              ///< lists: empty, since each rank knows only its own
-  std::uint64_t meaning = 0;  ///< if part of another call: hash of what else must agree; else 0
+  std::vector<Parcel> sends;  ///< the part of `in` sent to each rank (all of `in` in all_reduce)
+  std::vector<Parcel> takes;  ///< the part of `out` for each rank's data (all of `out` in sums)
+  std::vector<Index> counts;  ///< elements of each rank (one entry in all_reduce); empty if this is
+                              ///< an all_to_all with lists, since a rank knows only its own list
+  std::uint64_t meaning = 0;  ///< hash of what else must agree, if part of a larger call; else 0
   bool operator==(const CollectiveCall&) const = default;
 };
 
@@ -44,62 +44,62 @@ const CollectiveRow& known_row(Collective);
 /// Makes the call from arguments, after checking them. Errors: usage (names the first fault).
 CollectiveCall check_collective(Collective, const CollectiveArgs&, int rank, int ranks);
 
-/// A slot has flags, places for chunks and, apart from them, places for lines (kLineBytes).
-constexpr Index kStagedBytes = Index{32} << 20U;  ///< for chunks, between two ranks
+/// A slot has flags, places for chunks, and separate places for lines (kLineBytes).
+constexpr Index kStagedBytes = Index{32} << 20U;  ///< bytes for chunks if there are two ranks
 constexpr Index kMostStagedBytes = Index{96} << 20U;
-/// Bytes for chunks. For up to four ranks full chunks of all workers fit (two ranks: if one-shot).
+/// Bytes for chunks. Full chunks of all workers fit with 3 or 4 ranks, and with 2 if one-shot.
 constexpr Index staged_bytes(int ranks) {
   constexpr Index kMore = Index{24} << 20U;
   return std::clamp(kStagedBytes + kMore * (ranks - 2), kStagedBytes, kMostStagedBytes);
 }
 constexpr Index kLineBytes = Index{8} << 20U;
-/// Bytes of a unit sent as lines, half of them the call's number (backend/cuda/device/lines.h).
+/// Bytes of a unit sent as lines. Each word of a line holds 4 bytes of data and the call's number.
 constexpr Index kBytesOfLines = 2 * schedule::kUnitBytes;
-/// Units of a group, two lines each: in memory, the units' first lines precede their second lines.
+/// Units of a group. A unit has two lines. In memory, all first lines precede all second lines.
 constexpr Index kLineGroup = 32;
-/// Workers per CTA of a call by chunks: one per warp. (In a call by lines a CTA is one worker.)
+/// Workers (warps) per CTA in calls by chunks. In calls by lines a CTA is one worker.
 constexpr Index kChunkWorkers = 8;
 /// The most threads that move units in a CTA of a call by lines.
 constexpr Index kLineThreads = 256;
-/// CTAs per SM. In calls by chunks: kCtas, but kCtasOfTwo between two ranks and in direct calls,
-/// whose kernels need fewer registers. In calls by lines: one, but kCtas between
-/// two ranks.
+/// CTAs per SM. Calls by chunks have kCtasOfTwo if they are direct or between two ranks (these
+/// kernels need fewer registers), else kCtas. Calls by lines have kCtas between two ranks, else
+/// one.
 constexpr int kCtas = 2, kCtasOfTwo = 3;
 constexpr int kMostCtas = 132 * kCtasOfTwo;
 constexpr Index kMostWorkers = kMostCtas * kChunkWorkers;
-constexpr Index kMostChunk = 2048;  ///< units
-/// Bytes of the flags of chunks, a word each: a set for chunks of parcels, a set for shared sums.
+constexpr Index kMostChunk = 2048;  ///< the most units of a chunk
+/// Bytes of the flags of chunks. Chunks of parcels and chunks of shared sums have separate flags.
 constexpr Index word_bytes(int ranks) {
   constexpr Index kKinds = 2, kWord = 8;
   return kKinds * ranks * schedule::kRing * kMostWorkers * kWord;
 }
-/// The most units of a chunk on GPUs: kFullChunk (four loads per lane of a warp). In staged calls
-/// of under kFewRounds rounds: kShortChunk (three), so that fewer workers idle in the last round.
+/// A chunk on GPUs has at most kFullChunk units (four loads per lane of a warp). In staged calls of
+/// less than kFewRounds rounds it has at most kShortChunk, so that fewer workers idle at the end.
 constexpr Index kFullChunk = 128, kShortChunk = 96, kFewRounds = 8;
 
 /// All choices of a call; equal on every rank.
 struct CollectivePlan {
   bool lines = false;
   int shots = 1;
-  bool direct = false;  ///< directly between the ranks' tensors, without staging
+  bool direct = false;  ///< whether data goes directly between tensors, without staging
   int workers = 1;
-  Index chunk = 1;   ///< units
-  Index pieces = 1;  ///< number of schedules run in sequence, each for `piece` units a parcel
-  Index piece = 0;   ///< units
+  Index chunk = 1;   ///< units of a chunk
+  Index pieces = 1;  ///< number of schedules run in sequence, each for `piece` units of a parcel
+  Index piece = 0;   ///< units of each parcel in one schedule
   double predicted_us = 0;
 };
 
 /// The machine that plans are made for.
 struct CollectiveMachine {
-  int workers = 1;                      ///< GPU ranks: SMs that may be used; CPU ranks: threads
+  int workers = 1;                      ///< SMs that a GPU rank may use, or threads of a CPU rank
   int architecture = 0;                 ///< index in kArchitectures, whose figures predict times
   Index staged_bytes = 0;               ///< bytes for chunks; 0: staged_bytes(ranks)
   Index most_rounds = Index{1} << 31U;  ///< the most rounds of a call
-  bool shared = false;                  ///< other communicators use the device, too: one CTA per SM
-  bool gpu = true;  ///< a plan's workers: CTAs (lines) or warps (chunks); false: threads
+  bool shared = false;                  ///< whether other communicators use the same device
+  bool gpu = true;  ///< true: workers are CTAs (lines) or warps (chunks); false: threads
 };
 
-/// Whether a call can be sent as lines: only on GPUs, if `counts` has entries and all lines fit.
+/// Whether a call can be sent as lines. It must be on GPUs, have `counts`, and all lines must fit.
 bool may_be_lines(const CollectiveCall&, const CollectiveMachine&, int shots);
 
 /// The tensors that peers must be able to reach in a direct call.
@@ -122,7 +122,7 @@ template <int kMost>
 struct PlacedExchange {
   schedule::ExchangeOf<kMost> schedule;
   Parcel sends[kMost]{};  ///< part of `in` for each rank
-  Parcel takes[kMost]{};  ///< part of `out` for each rank's data; own: for kept data or own sums
+  Parcel takes[kMost]{};  ///< part of `out` for each rank's data; this rank: kept data or own sums
 };
 
 template <int kMost>

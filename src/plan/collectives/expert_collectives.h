@@ -16,7 +16,7 @@ struct ExpertCollective {
 };
 
 /// The first half's collectives, in call order; none if tokens are replicated. The m tokens of all
-/// ranks are split evenly over `ranks`; the first m % `ranks` of these have one token more.
+/// ranks are split evenly over `ranks` ranks; the first m % `ranks` ranks have one token more.
 std::vector<ExpertCollective> expert_gathers(const MoeLayer&, std::int64_t m, int ranks);
 /// The second half's collective, of the given kind: reduce_scatter or all_reduce.
 ExpertCollective expert_sum(const MoeLayer&, std::int64_t m, int ranks, Collective);

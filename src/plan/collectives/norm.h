@@ -32,7 +32,7 @@ NormBytes bytes_of(const NormCall&);
 Index row_places(const NormCall&);
 /// Number of CTAs that share a row, one chunk each; 1: a chunk is one or more whole rows.
 int row_parts(const NormCall&, const CollectivePlan&);
-/// Units of a row that each of these CTAs has, rounded up to a multiple of kLineGroup.
+/// Units of a row that each CTA of the row has, rounded up to a multiple of kLineGroup.
 Index part_places(const NormCall&, const CollectivePlan&);
 
 /// On GPU ranks a worker is a CTA. A chunk is whole rows or, if sent as lines (words that carry the
@@ -40,8 +40,8 @@ Index part_places(const NormCall&, const CollectivePlan&);
 CollectivePlan plan_norm(const NormCall&, const CollectiveMachine&, const CollectiveOptions&);
 /// The most threads of a CTA that work on rows. One more warp may wait for headers.
 constexpr Index kNormThreads = 512;
-/// kNormCtas: CTAs per SM in calls by chunks between two ranks in which no thread has more than
-/// kNormUnitsOfTwo units of a row. Other calls, and calls on a shared device, have one CTA per SM.
+/// kNormCtas: CTAs per SM if two ranks send chunks and no thread has more than kNormUnitsOfTwo
+/// units of a row. Other calls, and calls on a shared device, have one CTA per SM.
 constexpr int kNormCtas = 2, kNormUnitsOfTwo = 2;
 
 /// The schedule of one piece of the call. A padded row has row_parts() * part_places() units.

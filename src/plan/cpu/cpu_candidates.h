@@ -6,8 +6,8 @@
 
 namespace tilelace::plan {
 
-/// The plans of CPU ranks that the planner compares: one for each path, but several for path fused,
-/// with different numbers of chunks and blocks. The plans' `reason` and `rejected` are empty.
+/// The plans of CPU ranks that the planner compares. Path fused has several plans, with different
+/// numbers of chunks and blocks; each other path has one. All `reason` and `rejected` are empty.
 std::vector<Plan> candidates(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

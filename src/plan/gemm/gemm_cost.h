@@ -15,7 +15,7 @@ struct TileCut {
   double walks = 1;        ///< number of walks over the tiles; each reads the whole weight
 };
 
-/// Time under two limits, given the time under each: the larger, or slightly more if both are near.
+/// The time under two limits: the larger of their times, or slightly more if these are similar.
 double both_limits_us(double, double);
 
 /// Predicted microseconds of a GEMM under sustained load. m, n, k > 0.

@@ -30,12 +30,12 @@ struct GemmProblem {
 /// What predictions need to know about the device.
 struct GemmMachine {
   int multiprocessors = 132;
-  bool shared = false;     ///< other communicators use the device's other SMs (share.h)
+  bool shared = false;     ///< whether other communicators use the device's other SMs (share.h)
   int architecture = 0;    ///< index in kArchitectures (core/architecture.h)
   double memory_gbps = 0;  ///< peak rate of the GPU's memory; 0: the architecture's value
-  bool cublas = false;     ///< cuBLASLt is available
+  bool cublas = false;     ///< whether cuBLASLt is available
 
-  /// This machine without the SMs that `ctas` CTAs of other kernels take: one each, two on a share.
+  /// This machine less the SMs of `ctas` CTAs of other kernels: one SM per CTA, or two if `shared`.
   [[nodiscard]] constexpr GemmMachine leaving(int ctas) const {
     return {multiprocessors - (shared ? 2 : 1) * ctas, shared, architecture, memory_gbps, cublas};
   }
@@ -45,7 +45,7 @@ struct GemmMachine {
 struct GemmPlan {
   GemmTile tile;
   int workers = 0;      ///< number of clusters; a cluster is one worker
-  int split_tiles = 0;  ///< number of shared tiles: the first ones, whose k-steps workers share
+  int split_tiles = 0;  ///< number of shared tiles at the start, whose k-steps workers share
   int rounds = 1;       ///< 1 or 2: rounds in which shared tiles are computed (schedule/gemm.h)
   int group = 1;
   bool along_cols = false;
@@ -77,10 +77,10 @@ inline constexpr int kStep = 64;  ///< elements of k in a k-step
 /// Rows that one walk over the weight covers: as many as stay in L2.
 constexpr std::int64_t kWalkRows = 2048;
 
-/// The plan's schedule, with shared tiles in one round (only gemm_ar has two). m, n, k > 0.
+/// The plan's schedule, with shared tiles in one round (only gemm_ar has two rounds). m, n, k > 0.
 schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 
-/// For orders by shard: the walk with tokens as its rows; exchanges rows and cols if tile.swapped.
+/// The walk with tokens as its rows, for orders by shard. If tile.swapped, exchanges rows and cols.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
 /// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,

@@ -12,7 +12,7 @@ namespace tilelace::plan {
 /// The largest clusters that always fit within a share.
 inline constexpr int kShareCluster = 2;
 
-/// Places of a share: the number of its SMs in whole TPCs. Kernels can rely on these alone.
+/// Places of a share, which are its SMs in whole TPCs. Kernels can rely on no other SMs.
 constexpr int share_places(int multiprocessors) { return std::max(0, multiprocessors) / 2 * 2; }
 
 /// Whether a kernel of this many CTAs that needs no clusters is launched in clusters of two.

@@ -9,7 +9,7 @@ namespace tilelace::plan {
 /// make_plan() for GPU ranks. The problem must be valid. Errors: usage.
 Plan make_cuda_plan(const Problem&, const Machine&, const PlanOptions&);
 
-/// The plan predicted fastest for one GEMM alone: product_of(problem, product, problem.m). m > 0.
+/// The fastest predicted plan for the GEMM product_of(problem, product, problem.m) alone. m > 0.
 GemmPlan gemm_alone(const Problem&, std::size_t product, const Machine&);
 
 }  // namespace tilelace::plan

@@ -24,7 +24,7 @@ struct KernelChoice {
 };
 
 /// Makes the Plan of a candidate: the words that describe the candidate, and the candidate itself.
-/// `grid`: CTAs of its kernel; 0: as many as the candidate needs.
+/// `grid`: CTAs of the candidate's kernel; 0: as many as the candidate needs.
 Plan plan_of(const Problem&, KernelWay, int grid = 0);
 
 /// Sets the plan's path, route, transport, chunk_rows and straddle to the candidate's.
@@ -34,9 +34,9 @@ void tell_way(const KernelWay&, Plan&);
 const GemmPlan& gemm_of(const KernelWay&);
 double predicted_us_of(const KernelWay&);
 
-/// The number (from 1) of the cuBLASLt algorithm that multiplies; 0: this library's kernel does.
+/// The number (from 1) of the cuBLASLt algorithm that multiplies; 0: this library's kernel is used.
 int cublas_of(const KernelWay&);
-/// Whether two candidates multiply by the same kernel: same tile, or same algorithm of cuBLASLt.
+/// Whether two candidates multiply by the same kernel (the same tile or cuBLASLt algorithm).
 bool multiply_alike(const KernelWay&, const KernelWay&);
 
 /// Whether the planner may choose this candidate if no option asks for it. It may not choose an

@@ -14,8 +14,8 @@ struct Planner {
   /// Makes the plan. The caller has checked the problem and the options common to all ops. Errors:
   /// usage.
   Plan (*make)(const Problem&, const Machine&, const PlanOptions&);
-  /// All candidates, unsorted. Those that need libnccl or an NVLink switch are included only if
-  /// `kinds` names their kind. m > 0.
+  /// All candidates, unsorted. Candidates that need libnccl or an NVLink switch are included only
+  /// if `kinds` names their kind. m > 0.
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
   /// What a slot must hold for calls of up to m rows with any kind of plan and tile of the
@@ -23,7 +23,7 @@ struct Planner {
   Staging (*staging)(const Problem&, int architecture, bool hands);
 };
 
-/// For an op without kernels: each function throws a usage error.
+/// The planner of an op without kernels. Each of its functions throws a usage error.
 extern const Planner kNoPlanner;
 /// Each of these is defined in the file of its op.
 extern const Planner kAgGemmPlanner, kGemmRsPlanner, kGemmArPlanner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The staging that an op's calls need on GPU ranks: enough for every kind of plan
-// (HandedPartialsWay: only if `hands`). Both the Plan and the allocation use these sizes.
+// How much staging an op's calls need on GPU ranks. It is enough for every kind of plan (for
+// HandedPartialsWay only if `hands`). Both the Plan and the allocation use these sizes.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace tilelace::plan {
 
 struct SlotNeeds {
   std::size_t flags = 0, bytes = 0;
-  std::size_t counts = 0;  ///< words that ranks add to, beside the slot (schedule/tile_sums.h)
+  std::size_t counts = 0;  ///< words to which ranks add, beside the slot (schedule/tile_sums.h)
   std::size_t lines = 0;   ///< bytes, beside the slot, of words that carry their call's number
   [[nodiscard]] SlotNeeds with(const SlotNeeds& other) const {
     return {std::max(flags, other.flags), std::max(bytes, other.bytes),
@@ -26,8 +26,8 @@ struct Staging {
   std::string formula;  ///< how the bytes were computed
 };
 
-/// What calls of up to the problem's m rows need on an architecture. `hands`: also calls of gemm_rs
-/// by HandedPartialsWay, which is used only when asked for. Errors: usage.
+/// What calls of up to the problem's m rows need on an architecture. `hands`: calls of gemm_rs may
+/// use HandedPartialsWay, which is used only if an option asks for it. Errors: usage.
 SlotNeeds slot_needs(const Problem&, int architecture, bool hands);
 
 /// Sets the plan's staging_bytes and staging_formula.

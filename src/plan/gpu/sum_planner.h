@@ -23,8 +23,8 @@ Plan make_sum_plan(const Problem&, const Machine&, const PlanOptions&, std::vect
                    std::string_view expected);
 
 /// The staging of a sum. Its bytes are the larger of what fused plans (`in_tiles`) and unfused
-/// plans (`behind`) need, and its lines are those of a pushed sum. The rest is as given. In the
-/// formula `and_what` follows "partials in whole tiles", and `end` follows what unfused plans need.
+/// plans (`behind`) need, and its lines are those of a pushed sum. The rest is as given. The
+/// formula has `and_what` after "partials in whole tiles", and `end` after what unfused plans need.
 Staging sum_staging(const Problem&, SlotNeeds, std::int64_t in_tiles, std::int64_t behind,
                     std::string_view and_what, std::string_view end);
 

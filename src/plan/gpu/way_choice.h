@@ -24,13 +24,13 @@ Plan empty_plan(const Problem&, const Machine&, const PlanOptions&, Path, Transp
 /// Sorts candidates by predicted time, fastest first. Candidates with equal times keep their order.
 void sort_by_time(std::vector<KernelWay>&);
 
-/// The plan of the first candidate. The plan's reason ends with `parts`. Its list `rejected` has
+/// The plan of the first candidate. `parts` ends the plan's reason. The plan's list `rejected` has
 /// the first candidate of every other kind.
 Plan best_of(const Problem&, const std::vector<KernelWay>&, const PlanOptions&,
              const std::string& parts);
 
-/// A candidate's kind ("push by shard", "store whole", "unfused pull in one shot"): its path,
-/// transport and how its tiles are cut.
+/// A candidate's kind ("push by shard", "store whole", "unfused pull in one shot") says its path,
+/// its transport and how its tiles are cut.
 std::string kind_of(Op, const KernelWay&);
 
 /// Whether the name of any of these kinds contains the transport's name.

@@ -41,7 +41,7 @@ struct CallTime {
 };
 
 struct Halving {
-  /// Sampled calls: finalists, rest of the better half, others, each group by time; then hopeless.
+  /// Sampled calls, by length of their samples (longest first), then by time; hopeless calls last.
   std::vector<CallTime> times;
   /// Times of call 0 in two full samples, before and after the rounds of full samples. The times
   /// differ if the machine drifted.
