@@ -42,8 +42,8 @@ class ExpertOperands {
   [[nodiscard]] GroupedGemmArgs call(int i, void* stream) const;
   /// Fills the first copy of the result with NaNs.
   void poison();
-  /// Checks some rows of the first copy of the result against fp64. Returns what is wrong, or empty
-  /// text. The stream's work must have finished.
+  /// Checks some rows of the first copy of the result against fp64. Returns what is wrong, or an
+  /// empty text. The stream's work must have finished.
   [[nodiscard]] std::string wrong() const;
 
  private:

@@ -47,7 +47,7 @@ class TuneOperands {
   [[nodiscard]] CallArgs call(int i, void* stream) const;
   /// Fills the first copy of the results with NaNs.
   void poison();
-  /// Checks some rows of every shard of the first copy of the results. Returns what is wrong, or
+  /// Checks some rows of every shard of the first copy of the results. Returns what is wrong, or an
   /// empty text. The stream's work must have finished.
   [[nodiscard]] std::string wrong() const;
 

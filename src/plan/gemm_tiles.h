@@ -71,9 +71,9 @@ constexpr bool can_pair(const GemmTile& t) {
   return is_one_of(t.name, {"c160", "c128", "c80", "p160", "p128", "p80"});
 }
 
-/// How many 2 KiB pieces of each peer's partial are added at once. Two if the other warpgroup
+/// How many 2 KiB pieces of each peer's partial are added at once. It is two if the other warpgroup
 /// multiplies meanwhile, a stage of the ring has room for two pieces from each of eight peers, and
-/// there are enough registers; else one.
+/// there are enough registers; else it is one.
 constexpr int terms_at_once(int width, bool pingpong) {
   return pingpong && width >= 128 && width < 192 ? 2 : 1;
 }
@@ -96,16 +96,16 @@ constexpr bool can_share(const GemmTile& t) {
          (t.pingpong && !t.swapped && t.blocks * t.width / 2 <= 192);
 }
 
-/// Whether there are kernels that compute gate and up in one product: only for tiles whose
-/// columns can be halved and that predictions choose for the MLPs of models, to keep the build
-/// short.
+/// Whether there are kernels that compute gate and up in one product. To keep the build short,
+/// these exist only for tiles whose columns can be halved and that predictions choose for the MLPs
+/// of models.
 constexpr bool can_gate(const GemmTile& t) {
   return is_one_of(t.name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176",
                             "p144", "s96_1x2", "s32_1x2"});
 }
 
-/// Whether there are kernels of gemm_ar with transport pull, in which a rank's partials stay in its
-/// memory and peers read them: only for tiles of many rows, to keep the build short.
+/// Whether gemm_ar has kernels with transport pull, in which a rank's partials stay in its memory
+/// and peers read them. To keep the build short, only tiles of many rows have such kernels.
 constexpr bool can_pull(const GemmTile& t) {
   return is_one_of(t.name, {"p128", "p144", "p160", "p168", "p176", "p184"});
 }
@@ -151,7 +151,7 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"t176_1x2",  2, 2, 176,  3, 1, 2, 2, false, false, 1},
     {"t160",      2, 2, 160,  4, 2, 1, 1, false, false, 1},
     {"t192",      2, 2, 192,  3, 2, 1, 2, false, false, 1},
-    // Few tokens: 64 rows of tokens, narrow strips of the weight, deep rings.
+    // Tiles for few tokens, with 64 rows of tokens, narrow strips of the weight and deep rings.
     {"s32_1x2",   1, 1,  32, 16, 1, 2, 1, false, false, 1},
     {"s40",       1, 1,  40, 16, 1, 1, 1, false, false, 1},
     {"s40_1x2",   1, 1,  40, 16, 1, 2, 1, false, false, 1},

@@ -50,7 +50,7 @@ constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
 /// What the host knows about a product: everything but the routing.
 struct GroupedProduct {
   std::int64_t rows = 0;  ///< the largest number of rows, summed over experts
-  std::int64_t n = 0;     ///< rows of an expert's weight; gated: of gate and up together
+  std::int64_t n = 0;     ///< rows of an expert's weight (gate and up together if gated)
   std::int64_t k = 0;
   std::int64_t experts = 0;
   bool gated = false;

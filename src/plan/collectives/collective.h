@@ -109,8 +109,8 @@ struct DirectNeeds {
 /// What the call needs to be direct; nullopt: it cannot be direct.
 std::optional<DirectNeeds> direct_needs(const CollectiveCall&);
 
-/// `direct`: peers can reach the tensors of direct_needs(). Errors: usage (an option that is not
-/// possible for the call).
+/// `direct`: whether peers can reach the tensors of direct_needs(). Errors: usage (an option that
+/// is not possible for the call).
 CollectivePlan plan_collective(const CollectiveCall&, const CollectiveMachine&,
                                const CollectiveOptions&, bool direct);
 std::string describe(const CollectivePlan&);
@@ -121,7 +121,7 @@ double collective_us(const CollectiveCall&, const CollectivePlan&, const Hardwar
 template <int kMost>
 struct PlacedExchange {
   schedule::ExchangeOf<kMost> schedule;
-  Parcel sends[kMost]{};  ///< part of `in` for each rank
+  Parcel sends[kMost]{};  ///< part of `in` sent to each rank
   Parcel takes[kMost]{};  ///< part of `out` for each rank's data; this rank: kept data or own sums
 };
 
