@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // all-gather + GEMM: the order of tiles, the flags that tiles wait for, and where chunks are sent.
-//
-// A rank's flags: landed(source, chunk) says that its slot has the chunk; offered (pull only) says
-// that its parent has it. Own rows are read in place; a whole walk (gather_order.h) stages them.
+// Each rank has a slot (staging memory) and flags. landed(source, chunk): the chunk is in the slot;
+// offered(source, chunk), only for pull: the chunk is in the slot of the rank's parent (route.h).
+// Own rows are read in place, except in a whole order (gather_order.h), which stages them.
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -69,8 +69,8 @@ struct AgGemm {
     return straddling_band(split, tile_m, i);
   }
 
-  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. If not, tile(i) gives an
-  /// order that no kernel has (with `straddle`), or there are no tiles (no GEMM).
+  /// Whether tiles follow a GatherOrder (gather_tiles.h), as in kernels. If not, there is no GEMM,
+  /// or tiles straddle shards and follow tile(i), an order that no kernel has.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !straddle && cols > 0; }
 
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
@@ -185,8 +185,8 @@ TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
     v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
 }
 
-/// Second part of role `compute`, if !s.walked(): computes every s.workers-th tile. Tiles may start
-/// before the peers' headers have arrived, but no result is written before that.
+/// Second part of role `compute`, if !s.walked(): computes every s.workers-th tile. Products may
+/// begin before the peers' headers arrive, but results are written only after their arrival.
 template <class Verbs>
 TILELACE_ROLE void run_tiles(const AgGemm& s, int worker, Verbs& v) {
   bool admitted = false;

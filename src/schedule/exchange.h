@@ -10,17 +10,17 @@
 //                   after which every rank sends its sums to all ranks
 //
 // In round r, worker w sends chunk r * workers + w of each parcel. Arriving data waits in a ring of
-// kRing places per worker and source, so staging does not grow with the call. Nothing is
-// acknowledged: a worker consumes round r - 1 before it signals round r. So a peer's signal of
-// round r - 2 shows that it has consumed round r - 3, whose place round r uses. Both ranks of a
-// pair have equally many rounds: once its parcel has ended, a rank sends empty rounds.
+// kRing places per worker and source, so staging does not grow with the call. Ranks do not
+// acknowledge data. A worker consumes round r - 1 before it signals round r. So a peer's signal of
+// round r - 2 shows that the peer has consumed round r - 3, whose place round r uses. Both ranks of
+// a pair have equally many rounds; a rank sends empty rounds after the end of its parcel.
 //
-// If units are sent as lines, that is, each unit carries the call's number, flags are part of the
-// data: there is one round, and signal and wait do nothing.
+// Units may be sent as lines: each unit then carries the call's number, which serves as its flag.
+// Such a call has one round, and signal and wait do nothing.
 //
-// If ranks can access each other's tensors, a call may be direct, without staging: a rank stores
-// parcels and shared sums in the peers' results, and reads terms of a sum from the peers' inputs. A
-// worker raises one flag at each peer, once the worker no longer uses that peer's tensors.
+// If ranks can access each other's tensors, a call may be direct, without staging. A rank then
+// stores parcels and shared sums in the peers' results and reads terms of sums from the peers'
+// inputs. A worker raises one flag at each peer when it no longer uses that peer's tensors.
 #pragma once
 #include <cstdint>
 
@@ -33,7 +33,7 @@ namespace tilelace::schedule {
 constexpr Index kUnitBytes = 16;
 /// Places in a worker's ring for one source. The text above says why three are needed.
 constexpr Index kRing = 3;
-/// The most rounds of a call, if each round has its own flags.
+/// The largest number of rounds of a call in which each round has its own flags.
 constexpr Index kMaxExchangeRounds = 256;
 
 /// A worker's part of one round.
@@ -54,13 +54,13 @@ template <int kMost>
 struct ExchangeOf {
   int rank = 0, ranks = 1;
   int workers = 1;
-  bool sums = false;     ///< true: arriving data is added; false: delivered
+  bool sums = false;     ///< true: arriving data is added; false: it is delivered
   bool shares = false;   ///< every rank gets the sums
-  bool direct = false;   ///< uses the peers' tensors, once all ranks are in the call
-  Index ring = kRing;    ///< places per worker and source; lines have one round and one place
+  bool direct = false;   ///< true: ranks access the peers' tensors once all ranks are in the call
+  Index ring = kRing;    ///< places per worker and source; 1 if units are sent as lines
   Index chunk = 1;       ///< units per chunk
-  Index sends[kMost]{};  ///< units for each rank; own entry: units that this rank keeps
-  Index takes[kMost]{};  ///< units from each rank; if `sums`: all equal
+  Index sends[kMost]{};  ///< units for each rank; at the own rank: units that this rank keeps
+  Index takes[kMost]{};  ///< units from each rank; if `sums`, equally many from all ranks
   Index owned[kMost]{};  ///< if `shares`: units that each rank sums
 
   [[nodiscard]] TILELACE_HD constexpr Index rounds_of(Index units) const {
@@ -79,7 +79,7 @@ struct ExchangeOf {
   [[nodiscard]] TILELACE_HD constexpr Index shared_rounds(int q) const {
     return rounds_of(owned[q]);
   }
-  /// A worker's part of round r in a parcel, or sums, of this many units; may be empty.
+  /// A worker's part, maybe empty, of a round of a parcel or of sums with this many units.
   [[nodiscard]] TILELACE_HD constexpr RowRange part(ExchangeRound r, Index units) const {
     const Index begin = (r.round * workers + r.worker) * chunk;
     return intersect({begin, begin + chunk}, {0, units});
@@ -104,7 +104,7 @@ struct ExchangeOf {
         area >= ranks, area % ranks, {static_cast<int>(flag % workers), of % kMaxExchangeRounds}};
   }
 
-  /// First unit of rank `at`'s place for round r of `source`'s parcel (sum_place: `owner`'s sums).
+  /// First unit, at rank `at`, of the place for round r of `source`'s parcel or `owner`'s sums.
   [[nodiscard]] TILELACE_HD constexpr Index term_place(int at, int source, ExchangeRound r) const {
     return place(source < at ? source : source - 1, r);
   }
@@ -122,7 +122,7 @@ struct ExchangeOf {
   }
 
  protected:
-  /// A round's place in the ring. In 32 bits, since GPUs divide 64-bit numbers slowly.
+  /// A round's place in the ring, computed in 32 bits, since GPUs divide 64-bit numbers slowly.
   [[nodiscard]] TILELACE_HD constexpr Index turn(ExchangeRound r) const {
     return static_cast<std::uint32_t>(r.round) % static_cast<std::uint32_t>(ring);
   }
@@ -162,9 +162,9 @@ class RingExchange : public Exchange {
 
 /// Role of worker w of s.workers, in a staged call:
 ///   send(r)     copies this round's part of each parcel to its place at the peer
-///   admit()     waits until all ranks have entered this call: results may be stored
-///   take(r)     adds the round's terms in rank order and stores the sum, a shared sum also at the
-///               peers; or delivers the data that arrived and the data that this rank keeps
+///   admit()     waits until all ranks have entered this call, so that results may be stored
+///   take(r)     adds the round's terms in rank order and stores the sum (a shared sum also at the
+///               peers), or delivers the data that arrived and the data that this rank keeps
 ///   deliver(r)  copies the peers' sums of this round from their places to the user
 /// A worker waits only for peers' workers of the same number, which send before they wait.
 template <class S, class Verbs>
@@ -201,11 +201,11 @@ TILELACE_ROLE void run_staged_exchange(const S& s, int worker, Verbs& v) {
 }
 
 /// The same role in a direct call:
-///   admit()  waits until all ranks have entered this call: inputs are ready, results may be stored
+///   admit()  waits until all ranks are in this call, so that inputs and results may be accessed
 ///   send(r)  stores parcels in the peers' results; not called for sums
-///   take(r)  delivers the data that this rank keeps; or stores the sum of all inputs, a shared sum
-///            also in every peer's result
-/// A rank's call ends when no peer uses its tensors any more: the peers' flags of round 0 say so.
+///   take(r)  delivers the data that this rank keeps, or stores the sum of all inputs (a shared sum
+///            also in every peer's result)
+/// A call ends when the flags of round 0 say that no peer uses this rank's tensors any more.
 template <class S, class Verbs>
 TILELACE_ROLE void run_direct_exchange(const S& s, int worker, Verbs& v) {
   v.admit();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of tiles in a GEMM kernel of an ag_gemm, computed on the host as 32-bit numbers. Flags
-// are AgGemm::landed(). By shard: each shard is a section, the own one first, then the others in
-// order of arrival; tiles begin at the shard's first row. Whole: tiles cover all rows as one
-// matrix, in one section or in one per weight.
+// are AgGemm::landed(). An order by shard has one section per shard: first the own shard, then the
+// peers' shards in order of arrival. Tiles begin at the shard's first row. A whole order covers all
+// rows as one matrix, in one section or in one section per weight.
 //
-// Either sections are walked one after the other: each over all columns, so each reads the whole
-// weight. Or the sections that have arrived are walked together, column by column. A later section
-// joins at the column that the walk has then reached; the columns that it missed come last.
+// Sections may be walked one after the other; the walk of each section then reads the whole weight.
+// Or the sections that have arrived are walked together, column by column. A later section joins at
+// the column that the walk has then reached; the columns that the section missed come last.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -15,7 +15,7 @@ namespace tilelace::schedule {
 
 constexpr int kMaxSections = kMaxGpuRanks;  ///< the most sections (shards or weights) in kernels
 
-/// A shard in the list of shards, which is in order of arrival.
+/// An entry of the list of shards in order of arrival.
 struct GatherShard {
   int source = 0;
   int begin = 0, end = 0;  ///< rows [begin, end)
@@ -24,7 +24,7 @@ struct GatherShard {
 /// One walk: a range of columns of consecutive sections.
 struct GatherWalk {
   int first_tile = 0;
-  int first_section = 0, rows = 0;  ///< rows of tiles in all its sections
+  int first_section = 0, rows = 0;  ///< `rows`: rows of tiles in all sections of the walk
   int first_col = 0, cols = 0;
 };
 
@@ -33,10 +33,10 @@ struct GatherJoins {
   int after[kMaxSections] = {};
 };
 
-/// kMost: the most sections. Kernels use GatherOrder; there may be more CPU ranks than GPU ranks.
+/// kMost: the most sections. Kernels use GatherOrder; a larger kMost is for more CPU ranks.
 template <int kMost>
 struct GatherOrderOf {
-  GemmOrder walk;  ///< rows and cols are replaced by those of each walk
+  GemmOrder walk;  ///< `rows` and `cols` are replaced by those of each walk
   int ranks = 1;
   bool whole = false;
   int m = 0;
@@ -46,7 +46,7 @@ struct GatherOrderOf {
   int count = 0;              ///< number of sections
   int tile_rows[kMost] = {};  ///< rows of tiles per section
   int walks = 0;
-  GatherWalk walked[2 * kMost];  ///< `walks` of them, then one that begins after the last tile
+  GatherWalk walked[2 * kMost];  ///< `walks` walks, then an entry that begins after the last tile
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return walked[walks].first_tile; }
 
@@ -75,8 +75,8 @@ struct GatherOrderOf {
   /// Index of the section's tensor map in a kernel's `tail` (maps for the last rows of sections).
   [[nodiscard]] TILELACE_HD constexpr int tail(int section) const { return whole ? 0 : section; }
 
-  /// Waits until rows [first, last) of a section can be read: calls wait(flag) once per chunk. Only
-  /// a whole walk waits for own rows, which are staged; by shard they are read in place.
+  /// Waits until rows [first, last) of a section can be read, by a wait(flag) for each chunk. Only
+  /// a whole order waits for own rows, since it stages them; an order by shard reads them in place.
   template <class Verbs>
   TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
     if constexpr (kMost > kFewWalks) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's ag_gemm as CPU ranks, the checker and the simulator run it: AgGemm's copies; and
-// tiles, waits and sends in the orders of GEMM kernels (gather_order.h, push_order.h).
+// One rank's ag_gemm as CPU ranks, the checker and the simulator run it. Copies are as in AgGemm;
+// tiles, waits and sends are in the order of a GEMM kernel (gather_order.h, push_order.h).
 #pragma once
 #include "schedule/make_gather_order.h"
 
@@ -14,8 +14,8 @@ struct GatherWalking {
   bool whole = false;
   bool across = false;                 ///< whole walk: the rows of `walk` are columns of the result
   int weights = 1;                     ///< whole walk: number of weights
-  int weight_cols[kMaxSections] = {};  ///< tiles of each weight, along columns of the result
-  int senders = 0;  ///< transport store: number of workers, the last ones, that only send; not all
+  int weight_cols[kMaxSections] = {};  ///< number of tiles of each weight, along the columns
+  int senders = 0;  ///< transport store: the last `senders` workers (but not all) only send
 };
 
 template <class Order>
@@ -25,7 +25,7 @@ struct GatherTiles : AgGemm {
   int first_col[kMaxSections] = {};  ///< whole walk: first column of tiles of each weight
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
-  /// If walked(): number of workers that only send; they come after those of `work`.
+  /// If walked(): number of workers that only send. They come after the workers of `work`.
   [[nodiscard]] constexpr int senders() const { return workers - work.workers; }
   [[nodiscard]] constexpr GatherTile at(GemmCell c) const {
     const Order& o = order();
@@ -59,8 +59,8 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   return t;
 }
 
-/// Calls f with the rank's GatherTiles. For up to kMaxGpuRanks ranks these have the kernels' type;
-/// for more ranks, a type with room for kMost ranks.
+/// Calls f with the rank's GatherTiles. For up to kMaxGpuRanks ranks their type is the kernels'
+/// type; for more ranks their type has room for kMost ranks.
 template <int kMost, class F>
 decltype(auto) with_tiles(const AgGemm& s, F&& f) {
   GatherWalking how;

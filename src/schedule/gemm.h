@@ -4,14 +4,14 @@
 // cluster computes together.
 //
 // The first `split_tiles` tiles are shared: their k-steps are laid end to end, and each worker
-// takes an equal stretch. A stretch may begin inside a tile: its first segment is then a tail,
-// given as a partial to the tile's first worker. It may end inside a tile: its last segment is then
-// the head, which adds the tails in worker order and stores. Tails are computed first and wait for
-// nothing, so heads never wait for ever. The other tiles are whole and taken round robin.
+// takes an equal stretch. If a stretch begins inside a tile, its first segment is a tail, a partial
+// for the tile's first worker. If a stretch ends inside a tile, its last segment is the head, which
+// adds the tails in worker order and stores the tile. Tails are computed first and wait for
+// nothing, so no head waits for ever. Tiles that are not shared are taken round robin.
 //
 // Shared tiles may come in two rounds: every worker takes a stretch of the first round's tiles,
-// then one of the second's. Tiles that would all end together then end in two halves, and the
-// results of the first half are sent while the second is computed.
+// then a stretch of the second round's tiles. The tiles, which would otherwise all end together,
+// end in two halves, and the first half's results are sent while the second half is computed.
 #pragma once
 #include <cstdint>
 
@@ -24,15 +24,15 @@ struct GemmCell {
   int section = 0;  ///< for orders with several sections (schedule/gather_order.h)
 };
 
-/// Cuts the grid of tiles into groups along one direction. Groups are walked along the other one,
+/// Cuts the grid of tiles into groups in one direction. Groups are walked in the other direction,
 /// alternately forwards and backwards, so that a group begins with operands in L2. In a group,
-/// blocks of `wide` x `deep` tiles are walked together: neighbouring workers share both operands.
+/// blocks of `wide` x `deep` tiles are walked together, so that workers share both operands.
 struct GemmOrder {
   int rows = 0;  ///< number of rows of tiles
   int cols = 0;  ///< number of columns of tiles
   int group = 1;
   bool along_cols = false;
-  int wide = 1 << 20;  ///< tiles of a block in the direction that groups are cut from
+  int wide = 1 << 20;  ///< tiles of a block in the direction that is cut into groups
   int deep = 1;        ///< tiles of a block in the other direction
 
   [[nodiscard]] TILELACE_HD constexpr int tiles() const { return rows * cols; }
@@ -79,8 +79,8 @@ struct GemmWorkOf {
   int k_steps = 1;      ///< k-steps of a tile; at least 1
   int split_tiles = 0;  ///< number of shared tiles, which are the first ones
   int round_tiles = 0;  ///< shared tiles per round: all of them, or a divisor of split_tiles
-  int share = 0;        ///< k-steps of a worker's stretch per round ...
-  int longer = 0;       ///< ... and the number of workers, the first ones, that have one more
+  int share = 0;        ///< k-steps of a worker's stretch per round, without `longer`
+  int longer = 0;       ///< the first `longer` workers have one k-step more
 
   [[nodiscard]] TILELACE_HD constexpr int stretch(int worker) const {
     return share + (worker < longer ? 1 : 0);
@@ -92,7 +92,7 @@ struct GemmWorkOf {
 
 using GemmWork = GemmWorkOf<GemmOrder>;
 
-/// Makes work and computes its derived fields. split_tiles * k_steps must fit 31 bits; `rounds`
+/// Makes a GemmWorkOf with its derived fields. split_tiles * k_steps must fit 31 bits; `rounds`
 /// must divide split_tiles.
 template <class Order>
 constexpr GemmWorkOf<Order> make_gemm_work(const Order& order, int workers, int k_steps,
@@ -143,10 +143,10 @@ class GemmSegments {
   int round_ = 0;
 };
 
-/// The role `math` of the GEMM. lanes > 1: a worker's warpgroups take turns, this being the
-/// `lane`-th; 1: all of them work on every segment. Verbs: skip(segment), which another lane
-/// computes; multiply(segment); give_partial(round) keeps the accumulator for the tile's head;
-/// add_partial(giver, round) adds the accumulator that worker `giver` kept; store(cell).
+/// The role `math` of the GEMM. lanes > 1: a worker's warpgroups alternate between segments
+/// (ping-pong), and `lane` is this warpgroup; 1: all warpgroups work on every segment. Verbs:
+/// skip(segment) of another lane; multiply(segment); store(cell); give_partial(round) keeps the
+/// accumulator for the tile's head; add_partial(giver, round) adds what worker `giver` kept.
 template <class Work, class Verbs>
 TILELACE_ROLE void run_gemm_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);

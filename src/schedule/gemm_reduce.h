@@ -115,7 +115,7 @@ TILELACE_ROLE void send_results(const GemmReduce& s, int b, Verbs& v) {
 }
 
 /// Mesh: sends partials of block b alternately with results of block b - 1, in the order of tiles.
-/// In a mesh no rank relays, so no transfer is queued before one that it depends on.
+/// In a mesh no rank relays, so a transfer never depends on a transfer that is queued after it.
 template <class Verbs>
 TILELACE_ROLE void send_in_turn(const GemmReduce& s, int b, Verbs& v) {
   for (int i = 0; i < s.ranks() - 1; ++i) {

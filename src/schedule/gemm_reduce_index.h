@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// GEMM + reduce-scatter and GEMM + all-reduce in one schedule. An all-reduce is a reduce-scatter in
-// row blocks, each split over the ranks; owners also send their finished rows to all ranks.
+// GEMM + reduce-scatter and GEMM + all-reduce in one schedule. An all-reduce cuts the rows into
+// blocks and splits each block over the ranks; owners also send finished rows to all ranks.
 //
-// A rank computes all shards: remote ones first, its own last. Partials for shard q are sent up q's
-// tree; a rank with children in that tree adds their partials to its own in rank order. Flags of a
-// rank:
+// A rank computes remote shards first and its own shard last. Partials for shard q are sent up q's
+// tree (route.h); a rank with children in that tree adds their partials to its own partial in rank
+// order. Slots are staging memory. Flags of a rank:
 //   done(p, b, q, t)     p's tile t of shard q of block b is in p's outgoing slot (its result slot
 //                        if p == q); the flag is at p (push) or at the reader (pull)
 //   partial(p, b, q, c)  chunk c of p's partials is in this rank's incoming slot
 //   result(b, q, c)      chunk c of the finished shard is in this rank's result slot
-// With transport `store` a chunk is a tile, so c means t. A gemm_rs with transport `store` that
-// does not straddle has other flags: see numbered().
+// With transport `store` a chunk is a tile, so c is the tile's index t. A gemm_rs with transport
+// `store` that does not straddle has other flags (see numbered()).
 #pragma once
 #include "schedule/moves.h"
 #include "schedule/route.h"
@@ -19,7 +19,7 @@
 namespace tilelace::schedule {
 
 /// One tile of shard `owner` of block `block`. `index` is band * cols + col within the shard, or
-/// the partial's number if numbered(). `owner` is -1 if the rows straddle shards: see piece().
+/// the partial's index if numbered(). `owner` is -1 if the rows straddle shards (see piece()).
 struct ReduceTile {
   int block = 0;
   int owner = 0;
@@ -47,15 +47,15 @@ struct GemmReduce {
   Index chunk_rows = 128;
   Index raster_group = 1;
   int blocks = 1;
-  Index block_grain = 1;  ///< the rows of each block but the last are a multiple of this
+  Index block_grain = 1;  ///< number of rows of each block but the last is a multiple of this
   Transport transport = {};
   bool straddle = false;  ///< only with one block, mesh and no all_reduce
   bool all_reduce = false;
 
   [[nodiscard]] TILELACE_HD constexpr int ranks() const { return route.ranks; }
 
-  /// Rows of block b. A unit is a multiple of block_grain. Every block but the last has two units;
-  /// the last has the rest: about one unit if m allows, at most two.
+  /// Rows of block b. Every block but the last has two units of rows; a unit is a multiple of
+  /// block_grain. The last block has the rest, about one unit if m allows and at most two.
   [[nodiscard]] TILELACE_HD constexpr RowRange block_rows(int b) const {
     const Index share = split.m / (2 * blocks - 1);
     Index unit = max_of(1, share / block_grain) * block_grain;
@@ -100,9 +100,9 @@ struct GemmReduce {
   }
   [[nodiscard]] TILELACE_HD constexpr Index num_flags() const { return result(blocks, 0, 0); }
 
-  /// The row of the incoming slot that holds child p's partials for this row of shard q. Mesh: one
-  /// area of the own rows per rank. Ring: one area of all rows. Two-level: per local rank an area
-  /// of all rows, then per node an area of the own rows.
+  /// The row of the incoming slot that holds child p's partials for this row of shard q. Mesh: an
+  /// area for own rows from each rank. Ring: an area for all rows. Two-level: an area for all rows
+  /// from each local rank, then an area for own rows from each node.
   [[nodiscard]] TILELACE_HD constexpr Index incoming_row(int p, int b, int q, Index row) const {
     const Index own = own_row(b, q, row);
     if (route.kind == RouteKind::mesh) return p * max_own_rows() + own;
@@ -141,15 +141,15 @@ struct GemmReduce {
     return {0, q, band * cols + t.col, rows, t.col};
   }
 
-  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. If not, tile(i)
-  /// gives an order that no kernel has: with `straddle`, or block by block in an all-reduce.
+  /// Whether tiles follow a ReduceOrder (reduce_tiles.h), as in kernels of gemm_rs. If not, tiles
+  /// follow tile(i), an order that no kernel has.
   [[nodiscard]] TILELACE_HD constexpr bool walked() const { return !all_reduce && !straddle; }
-  /// Whether partials' flags are the numbers that ReduceOrder gives to partials.
+  /// Whether the number of a partial's flag is the index that ReduceOrder gives to the partial.
   [[nodiscard]] TILELACE_HD constexpr bool numbered() const {
     return walked() && by_workers(transport);
   }
 
-  /// Number of tiles, of all shards, that do not straddle.
+  /// Number of tiles of all shards, without straddling tiles.
   [[nodiscard]] TILELACE_HD constexpr Index num_tiles() const {
     Index n = 0;
     for (int b = 0; b < blocks; ++b) {
@@ -157,10 +157,10 @@ struct GemmReduce {
     }
     return n;
   }
-  /// Shards are visited in segments. Segment b has the remote shards of block b and, after the
-  /// first of them, the own shard of block b - 1: by then the peers' partials for the own shard
-  /// have arrived, and its results are still sent while block b is computed. Segment `blocks` has
-  /// only the own shard of the last block.
+  /// Shards are visited in segments. Segment b has the first remote shard of block b, the own shard
+  /// of block b - 1, then the other remote shards of block b. So the peers' partials for the own
+  /// shard can arrive before its visit, and its results are sent while block b is computed. Segment
+  /// `blocks` has only the own shard of the last block.
   struct Visit {
     int block = 0;
     int owner = -1;  ///< -1: no shard, skip this visit

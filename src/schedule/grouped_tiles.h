@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of a grouped product: rows, ordered by expert, times the weight of their expert. Only
-// the device knows the number of rows of each expert, so the place of a tile is computed from these
-// numbers.
+// The tiles of a grouped product, which multiplies rows, ordered by expert, by the weight of their
+// expert. Only the device knows each expert's number of rows, so kernels compute the places of
+// tiles from these numbers.
 #pragma once
 #include "core/host_device.h"
 
 namespace tilelace::schedule {
 
-/// The computed rows of a tile are a multiple of this: tensor cores take eight tokens at once.
+/// A tile's computed rows are a multiple of this, since tensor cores take eight tokens at once.
 constexpr int kRowsTogether = 8;
 
 /// One tile of an expert. Rows are counted from the expert's first row.
@@ -15,17 +15,17 @@ struct GroupedCell {
   int row;     ///< first row of the tile
   int rows;    ///< the expert's rows in the tile
   int width;   ///< rows that are computed: a multiple of kRowsTogether
-  int column;  ///< which tile across the columns, from 0
+  int column;  ///< index of the column of tiles, from 0
 };
 
 /// How each expert's result is cut into tiles.
 struct GroupedTiles {
   int most;     ///< the most rows of a tile; a multiple of kRowsTogether
-  int columns;  ///< tiles across the columns of the result
-  int deep;     ///< row tiles walked together, column by column: rows and the weight stay in L2
+  int columns;  ///< number of columns of tiles
+  int deep;     ///< rows of tiles walked together, column by column, so that operands stay in L2
 
   /// Rows of each tile of an expert that has `rows` rows; the expert's last tile may have fewer.
-  /// Its tiles have about the same size, since narrow tiles are slow.
+  /// The tiles of an expert have about equal sizes, since narrow tiles are slow.
   [[nodiscard]] TILELACE_HD constexpr int width(int rows) const {
     const int fewest = (rows + most - 1) / most;
     if (fewest <= 1) return most;
@@ -39,7 +39,7 @@ struct GroupedTiles {
   [[nodiscard]] TILELACE_HD constexpr int tiles(int rows) const {
     return row_tiles(rows) * columns;
   }
-  /// The tile-th tile of an expert. `deep` row tiles at a time are walked over all columns.
+  /// The tile-th tile of an expert. `deep` rows of tiles at a time are walked, column by column.
   [[nodiscard]] TILELACE_HD constexpr GroupedCell cell(int rows, int tile) const {
     const int wide = width(rows);
     const int all = (rows + wide - 1) / wide;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_rs as a GEMM and then a sum, for ranks that do not pull partials (reduce_rows.h) but hand
-// them to the rank that needs the sum. Every rank's partial [m, n] is in its slot; chunks and
-// workers are those of ReduceRows in the form own_rows. A rank's header of a call says that its
-// partial is complete.
+// them to the rank that needs the sum. Every rank's partial [m, n] is in its slot (staging memory).
+// Chunks and workers are as in ReduceRows in the form own_rows. A rank's header of a call says that
+// its partial is complete.
 //
 //   added   a rank adds its partial for a peer's rows to the peer's own partial, in the peer's
 //           slot, so terms are added in the order of arrival
@@ -10,7 +10,7 @@
 //   ring    a shard's sum goes around the ring, from the rank after its owner to the owner, and
 //           each rank adds its partial: ranks - 1 steps between neighbours
 //
-//   copied  copy engines bring the partials to their owners before the header: no flag is needed
+//   copied  copy engines bring the partials to their owners before the header, so no flag is needed
 //
 // A worker waits only for peers' workers of the same number. Those workers send before they wait
 // (added), or are on a rank nearer to the start of the shard's way (ring).
@@ -25,7 +25,7 @@ struct HandRows : ReduceRows {
   HandWay way = HandWay::copied;
 };
 
-/// Flag: the chunk sent by peer `from` (added), or the chunk of `from`'s shard (ring), has arrived.
+/// Flag that says that the chunk from peer `from` (added) or of `from`'s shard (ring) has arrived.
 [[nodiscard]] TILELACE_HD constexpr Index handed_flag(const ReduceRows& s, int from, Index chunk) {
   return from * s.max_chunks + chunk;
 }
@@ -82,8 +82,8 @@ TILELACE_ROLE void hand_round(const ReduceRows& s, int worker, Verbs& v) {
 
 /// Role `reduce`, worker w of s.workers, after the admission:
 ///   reduce(chunk)               adds the own partial and the data that has arrived for this chunk
-///   store_partial(chunk, peer)  added: adds the own partial to the owner's; ring: stores the
-///                               reduced chunk (a shard's first rank: its own partial) at peer
+///   store_partial(chunk, peer)  added: adds the own partial to the partial of `peer`; ring: stores
+///                               the reduced chunk (the first rank: its own partial) at `peer`
 ///   store(chunk)                stores the reduced chunk of own rows in the user's result
 template <HandWay kWay, class Verbs>
 TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
@@ -95,7 +95,7 @@ TILELACE_ROLE void run_hand_rows(const ReduceRows& s, int worker, Verbs& v) {
     detail::finish_own(s, worker, v, [](Index) {});
 }
 
-/// The same if the way is only known at run time.
+/// The same, if the way is known only at run time.
 template <class Verbs>
 TILELACE_ROLE void run_hand_rows(const HandRows& s, int worker, Verbs& v) {
   switch (s.way) {

@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Appends walks: the first `apart` sections one after the other, all later sections together.
+/// Appends one walk for each of the first `apart` sections, then one walk for all later sections.
 template <int kMost>
 constexpr void walk_apart(GatherOrderOf<kMost>& o, int apart) {
   const int alone = apart < o.count ? apart : o.count;
@@ -39,10 +39,10 @@ constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
 
 }  // namespace detail
 
-/// The order of tiles, by shard or `whole`. `walk`: how tiles are walked; by shard its rows are
-/// ignored. `worker_rows`: rows of a worker's tile. `apart`: number of shards, the own first, that
-/// are walked one after the other; later shards are walked together. `apart` 0: shards join as
-/// `joins` says, or all at once if `joins` is empty. At most kMost ranks, m below 2^31.
+/// The order of tiles, by shard or `whole`. `walk`: how tiles are walked (walk.rows counts only if
+/// `whole`). `worker_rows`: rows of a worker's tile. The first `apart` shards, beginning with the
+/// own shard, are walked one after the other; later shards are walked together. `apart` 0: shards
+/// join as `joins` says, or all at once if `joins` is empty. At most kMost ranks; m is below 2^31.
 template <int kMost = kMaxSections>
 constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrder& walk,
                                                  int worker_rows, bool whole, int apart = kMost,
@@ -68,8 +68,8 @@ constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrde
   return o;
 }
 
-/// Turns a whole walk into a walk over several weights, each a section. `tiles[i]`: tiles of the
-/// i-th weight along columns of the result. `on_rows`: the walk's rows are columns of the result.
+/// Turns a whole order into an order with a section for each weight. `tiles[i]`: number of tiles of
+/// the i-th weight along columns of the result. `on_rows`: the rows of `walk` are these columns.
 template <int kMost>
 constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weights, bool on_rows) {
   o.walks = 0;

@@ -9,7 +9,7 @@ namespace tilelace::schedule {
 
 namespace detail {
 
-/// Owner of the j-th section of a block: first the other ranks, last this one.
+/// Owner of the j-th section of a block. The peers come first, this rank comes last.
 constexpr int owner_of(const ShareOrder& o, const Route& route, int j) {
   return j + 1 < o.ranks ? route.reduce_order(o.rank, j) : o.rank;
 }
@@ -79,7 +79,7 @@ constexpr ShareOrder make_share_order(const RowSplit& split, const Route& route,
   return o;
 }
 
-/// The order if owners have columns: each owns equally many of the `cols` columns of tiles. If
+/// The order if owners have columns. Each rank owns equally many of the `cols` columns of tiles. If
 /// `ranks` does not divide `cols`, the last owners' last tiles lie beyond the result.
 constexpr ShareOrder make_share_order_of_columns(Index rows, const Route& route, int rank,
                                                  int ranks, int cols, int worker_rows, int lag) {

@@ -5,10 +5,10 @@
 // Rows are ordered by (expert, token, slot), without gaps between experts. So a map depends only on
 // the ids: ranks with the same ids and experts have the same map. A map is one buffer of 32-bit
 // words, in sections aligned to kMapSection words:
-//   begins     [experts here + 1]  first row of each expert of this rank; last: number of rows
+//   begins     [experts here + 1]  first row of each expert of this rank, then the number of rows
 //   row_of     [m * top_k]         the row of a (token, slot); -1 if this rank has none
 //   source_of  [m * top_k]         token * top_k + slot of a row; -1 beyond the last row
-//   wrong      [1]                 0, or 1 + number of the first pair with an invalid id (is_id)
+//   wrong      [1]                 0, or 1 + index of the first pair with an invalid id (is_id)
 //   hash       [1]                 hash of all ids, to compare routings between ranks
 //   weights    [m * top_k]         fp32 bits of the router's weights, which are given with the ids
 #pragma once
@@ -32,7 +32,7 @@ struct MoeMap {
 
   bool operator==(const MoeMap&) const = default;
 
-  /// Number of (token, slot) pairs; the number of a pair is token * top_k + slot.
+  /// Number of (token, slot) pairs. The index of a pair is token * top_k + slot.
   [[nodiscard]] TILELACE_HD constexpr Index pairs() const { return m * top_k; }
   [[nodiscard]] TILELACE_HD static constexpr Index begins() { return 0; }
   [[nodiscard]] TILELACE_HD constexpr Index row_of() const { return aligned(here + 1); }
@@ -60,7 +60,7 @@ struct MoeMap {
   }
 };
 
-/// The most (token, slot) pairs: rows and pairs + 1 must fit 32-bit words.
+/// The most (token, slot) pairs. This number plus 1 must fit a signed 32-bit word.
 constexpr Index kMaxMapPairs = 0x7ffffffe;
 
 /// What one id adds to the hash. The hash is the sum over all ids modulo 2^32, in any order.
@@ -74,8 +74,8 @@ TILELACE_HD constexpr std::uint32_t id_hash(Index pair, Index id) {
   return x ^ (x >> 16);
 }
 
-/// Makes the map of the ids [m, top_k], one pair after the other. Every other way to make a map
-/// must give the same words in the sections. The weights are not written.
+/// Makes the map of the ids [m, top_k], one pair after the other. Every other implementation must
+/// give the same words in the sections. The weights are not written.
 template <class Id>
 TILELACE_HD constexpr void fill_moe_map(const MoeMap& s, const Id* ids, std::int32_t* map) {
   std::int32_t* begins = map + MoeMap::begins();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sends of an ag_gemm with transport `store`, for a GEMM kernel: what run_sends and run_stage
-// do (ag_gemm.h), computed beforehand. A piece is one chunk of the own shard, for one rank.
+// The sends that a GEMM kernel makes in an ag_gemm with transport `store`: the sends of run_sends
+// and run_stage (ag_gemm.h). A piece is one chunk of the own shard, sent to one rank.
 #pragma once
 #include "schedule/index.h"
 
@@ -8,11 +8,11 @@ namespace tilelace::schedule {
 
 struct PushOrder {
   int rank = 0, ranks = 1;
-  int targets = 0;  ///< receivers of a chunk: peers, and this rank if it stages
+  int targets = 0;  ///< number of receivers of a chunk: peers, and this rank if it stages own rows
   int pieces = 0;
   int first_flag = 0;      ///< flag of the first own chunk, on every rank
-  std::int64_t begin = 0;  ///< first own row ...
-  std::int64_t rows = 0;   ///< and number of own rows
+  std::int64_t begin = 0;  ///< first own row
+  std::int64_t rows = 0;   ///< number of own rows
   std::int64_t chunk_rows = 1;
   int senders = 0;  ///< number of CTAs that only send; 0: idle warps of all CTAs send
 
@@ -21,7 +21,7 @@ struct PushOrder {
     std::int64_t first, last;  ///< rows [first, last) of the own shard
     int flag;
   };
-  /// The i-th piece. CTAs that only send serve one receiver at a time: shards arrive one by one.
+  /// The i-th piece. CTAs that only send serve one receiver at a time, so shards arrive one by one.
   [[nodiscard]] TILELACE_HD constexpr Send piece(int i) const {
     const int chunks = pieces / targets;
     const int at = senders > 0 ? i / chunks : i % targets;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of tiles in a GEMM kernel of a gemm_rs, computed on the host as 32-bit numbers. Each
-// section is a shard; the own one comes last. With transport `store` partial() numbers the flags.
+// section is a shard, the own shard is last. With transport `store`, partial() numbers the flags.
 #pragma once
 #include "schedule/section_order.h"
 
 namespace tilelace::schedule {
 
-/// kMost: the most ranks. Kernels use ReduceOrder; there may be more CPU ranks than GPU ranks.
+/// kMost: the most ranks. Kernels use ReduceOrder; a larger kMost is for more CPU ranks.
 template <int kMost>
 struct ReduceOrderOf : SectionOrder<kMost> {
   int rank = 0, ranks = 1;
@@ -25,7 +25,7 @@ struct ReduceOrderOf : SectionOrder<kMost> {
     return t >= this->first_tile[last] && own(this->first_section[last]);
   }
 
-  /// Number of `source`'s partial for the tile at c, among all partials that its owner gets.
+  /// Index of `source`'s partial for the tile at c, among all partials that the tile's owner gets.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return source * max_tiles + c.col * this->tile_rows[c.section] + c.row;
   }
@@ -34,14 +34,14 @@ struct ReduceOrderOf : SectionOrder<kMost> {
 
 using ReduceOrder = ReduceOrderOf<kMaxGpuRanks>;
 
-/// Shards in pairs, for few rows. A cluster is two CTAs, one below the other. One computes tiles of
-/// the pair's first shard, the other of the second; they share the weight's columns. All shards
-/// have equally many tiles; the own shard is the second of the last pair.
+/// An order for few rows, with shards in pairs. The first CTA of a cluster computes a tile of the
+/// pair's first shard. The second CTA computes a tile of the second shard with the same columns of
+/// the weight. All shards have equally many tiles; the own shard is the second of the last pair.
 struct PairOrder : ReduceOrder {
   static constexpr bool kPairs = true;
   int rows = 1;  ///< rows of CTA tiles in a shard
 
-  /// The t-th pair of CTA tiles: the cell of the one in the first shard. Its row counts CTA tiles.
+  /// The cell of the t-th pair's CTA tile in the first shard. The cell's row counts CTA tiles.
   [[nodiscard]] TILELACE_HD constexpr GemmCell cell(int t) const {
     const int w = t >= first_tile[1] ? walks - 1 : 0;
     GemmOrder o = walk;
@@ -52,7 +52,7 @@ struct PairOrder : ReduceOrder {
     return c;
   }
   /// Turns a pair's cell into the cell of CTA `second` (0 or 1), in that CTA's shard.
-  /// The new cell is two CTA tiles high, as in ReduceOrder. Returns the CTA's half of it (0 or 1).
+  /// The new cell is two CTA tiles high, as in ReduceOrder. Returns the CTA's half (0 or 1).
   TILELACE_HD constexpr int enter(GemmCell& c, int second) const {
     c.section += second;
     const int row = c.row & 1;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sum after the GEMM: gemm_rs and gemm_ar on path `unfused` of GPU ranks. Every rank's partial
-// [m, n] is in its slot; a rank pulls the rows that it needs from all slots. Three forms:
+// The sum after the GEMM, in gemm_rs and gemm_ar on path `unfused` of GPU ranks. Every rank has its
+// partial [m, n] in its slot (staging); a rank pulls the rows that it needs from all slots. Forms:
 //
 //   gemm_rs             a rank sums the rows of its shard
 //   gemm_ar, one-shot   a rank sums all rows
 //   gemm_ar, two-shot   a rank sums its rows and stores the sum in every peer's slot (`share`),
-//                       over the peer's partial for these rows: only the rank that sums a chunk
-//                       reads that partial, so the place is free
+//                       over the peer's partial for these rows, which is no longer needed, since
+//                       only the rank that sums the rows reads that partial
 //
 // Units are 16 bytes; rows are contiguous. A rank sends the header of a call after its GEMM, so the
-// header says that the partial is complete: admission is the only wait before pulling. Two slots
-// alternate, so call c + 2 overwrites the partial of call c. Before that, the peers' headers of
-// call c + 1 have arrived, which peers send when they have pulled for call c.
+// admission, which waits for all headers, is the only wait before pulling. Two slots alternate, so
+// call c + 2 overwrites the partial of call c. By then, the header of call c + 1 has arrived from
+// every peer, and a peer sends that header only after it has pulled for call c.
 #pragma once
 #include "schedule/rows.h"
 #include "schedule/verbs.h"
@@ -37,7 +37,7 @@ struct ReduceRows {
   int workers = 1;
   bool share = false;
   Index chunk_units = 1;
-  Index max_chunks = 0;          ///< the most chunks of any rank
+  Index max_chunks = 0;          ///< the largest number of chunks of a rank
   RowRange rows[kMaxGpuRanks];   ///< range that each rank sums, in units
   Index chunks[kMaxGpuRanks]{};  ///< number of chunks of each rank
 
@@ -45,7 +45,7 @@ struct ReduceRows {
     const Index begin = rows[owner].begin + i * chunk_units;
     return {owner, i, {begin, min_of(begin + chunk_units, rows[owner].end)}};
   }
-  /// With `share`: a rank's flag that says that the owner's sum of chunk i has arrived there.
+  /// With `share`: a rank's flag for the arrival of the owner's sum of chunk i.
   [[nodiscard]] TILELACE_HD constexpr Index flag(int owner, Index i) const {
     return owner * max_chunks + i;
   }
@@ -86,7 +86,7 @@ constexpr Index chunk_of_rows(Index chunk_rows, Index row_units) {
 }
 
 /// Units of a chunk, at least `chunk_units`, such that the busiest rank's `units` are spread evenly
-/// over the workers: a last round with work for only a few workers takes as long as a full round.
+/// over the workers. A last round with work for few workers would take as long as a full round.
 constexpr Index even_chunk(Index units, Index chunk_units, int workers) {
   const Index rounds = max_of(1, units / (chunk_units * workers));
   return rounds < kManyRounds ? max_of(chunk_units, ceil_div(units, rounds * workers))
@@ -102,15 +102,15 @@ constexpr ReduceRows make_reduce_rows(const RowSplit& split, int rank, SumForm f
 }
 
 /// Role `reduce`, worker w of s.workers, after the admission:
-///   reduce(chunk)  adds the chunk of all slots in rank order and stores the sum, with `share` also
-///                  at every peer
+///   reduce(chunk)  adds the chunks of all slots in rank order and stores the sum; with `share`, it
+///                  also stores the sum at every peer
 ///   deliver(chunk) copies an owner's sum from the own slot to the user
 /// A round reduces an own chunk, then delivers the peers' chunks of the round before, which have
-/// probably arrived. A worker waits only for workers of its number, which send before they wait.
+/// probably arrived. A worker waits only for peers' workers of its number, which send first.
 template <class Verbs>
 TILELACE_ROLE void run_reduce_rows(const ReduceRows& s, int worker, Verbs& v) {
   const auto chunks = static_cast<int>(s.share ? s.max_chunks : s.chunks[s.rank]);
-  const int rounds = (chunks + s.workers - 1) / s.workers;  // 32 bits: GPUs divide 64 slowly
+  const int rounds = (chunks + s.workers - 1) / s.workers;  // 64-bit division is slow on GPUs
   for (Index round = 0; round < rounds + (s.share ? 1 : 0); ++round) {
     const Index own = round * s.workers + worker;
     if (own < s.chunks[s.rank]) v.reduce(s.chunk(s.rank, own));

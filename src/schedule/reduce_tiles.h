@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's gemm_rs or gemm_ar as CPU ranks, the checker and the simulator run it: GemmReduce's
-// copies and, for a gemm_rs, tiles in the orders of a GEMM kernel (reduce_order.h). With transport
-// `store`, partials are also numbered as in kernels.
+// One rank's gemm_rs or gemm_ar as CPU ranks, the checker and the simulator run it. Copies are as
+// in GemmReduce; tiles of a gemm_rs are in the order of a GEMM kernel (reduce_order.h). With
+// transport `store`, partials have the same indices as in kernels.
 #pragma once
 #include "schedule/gemm_reduce.h"
 #include "schedule/make_reduce_order.h"
@@ -18,7 +18,7 @@ struct ReduceTiles : GemmReduce {
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
   /// The most partials that a rank receives from each source.
   [[nodiscard]] constexpr int of_source() const { return order().max_tiles * (kPairs ? 2 : 1); }
-  /// Number of `source`'s partial for the tile of cell c; with pairs, for CTA tile `row` (0 or 1)
+  /// Index of `source`'s partial for the tile of cell c or, with pairs, for CTA tile `row` (0 or 1)
   /// of cell c.
   [[nodiscard]] constexpr int number(int source, GemmCell c, int row) const {
     return kPairs ? 2 * order().partial(source, c) + row : order().partial(source, c);
@@ -33,8 +33,8 @@ struct ReduceTiles : GemmReduce {
   }
 };
 
-/// `walk`: how tiles are walked; its rows and columns are replaced by the call's. kMost: the most
-/// ranks.
+/// `walk`: how tiles are walked; its rows and columns are replaced by the values of the call.
+/// kMost: the most ranks.
 template <int kMost>
 constexpr ReduceTiles<ReduceOrderOf<kMost>> make_reduce_tiles(const GemmReduce& s, GemmOrder walk,
                                                               bool together = false) {
@@ -46,7 +46,7 @@ constexpr ReduceTiles<ReduceOrderOf<kMost>> make_reduce_tiles(const GemmReduce& 
   return t;
 }
 
-/// Calls f with the rank's ReduceTiles; their type is chosen as in with_tiles of gather_tiles.h.
+/// Calls f with the rank's ReduceTiles, whose type is chosen as in with_tiles of gather_tiles.h.
 template <int kMost, class F>
 decltype(auto) with_tiles(const GemmReduce& s, F&& f) {
   GemmOrder walk;

@@ -13,7 +13,7 @@ namespace tilelace::schedule {
 struct Route {
   RouteKind kind = RouteKind::mesh;
   int ranks = 1;
-  int local = 1;  ///< two_level: ranks per node; divides ranks
+  int local = 1;  ///< two_level: ranks per node, a divisor of `ranks`
 
   bool operator==(const Route&) const = default;
 
@@ -36,7 +36,7 @@ struct Route {
     return node(rank) != node(root) && lane(rank) == lane(root) ? local - 1 : 0;
   }
 
-  /// The i-th rank to which `rank` sends root's shard: in rotated order, remote nodes first.
+  /// The i-th rank to which `rank` sends root's shard, in rotated order with remote nodes first.
   [[nodiscard]] TILELACE_HD constexpr int child(int root, int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     const int remote = rank == root ? nodes() - 1 : 0;
@@ -44,14 +44,14 @@ struct Route {
     return node(rank) * local + wrap(lane(rank) + 1 + i - remote, local);
   }
 
-  /// The i-th shard that `rank` computes in an all-gather: its own, then in order of arrival.
+  /// The i-th shard that `rank` computes in an all-gather: its own, then shards as they arrive.
   [[nodiscard]] TILELACE_HD constexpr int gather_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank - i, ranks);
     return wrap(node(rank) - i / local, nodes()) * local + wrap(lane(rank) - i % local, local);
   }
 
-  /// The i-th shard that `rank` computes in a reduce-scatter: first those of remote nodes, last its
-  /// own. In this order a rank of a mesh sends to one peer and receives from one peer at a time.
+  /// The i-th shard that `rank` computes in a reduce-scatter: remote nodes first, its own last. In
+  /// this order a rank of a mesh sends to one peer and receives from one peer at a time.
   [[nodiscard]] TILELACE_HD constexpr int reduce_order(int rank, int i) const {
     if (kind != RouteKind::two_level) return wrap(rank + 1 + i, ranks);
     return wrap(node(rank) + 1 + i / local, nodes()) * local +

@@ -18,7 +18,7 @@ TILELACE_HD constexpr RowRange intersect(RowRange a, RowRange b) {
   return r.end > r.begin ? r : RowRange{r.begin, r.begin};
 }
 
-/// m rows split over ranks: at ranks + 1 `borders`, or evenly (the first m % ranks get one more).
+/// m rows split into a shard per rank. Shard r begins at borders[r]; no borders: an even split.
 struct RowSplit {
   Index m = 0;
   int ranks = 1;
@@ -85,7 +85,7 @@ struct Bands {
   }
 };
 
-/// Chunks of one shard: chunk_rows rows each; the last one has the rest.
+/// The chunks of one shard. Each chunk has chunk_rows rows; the last chunk has the rest.
 struct Chunks {
   RowRange shard;
   Index chunk_rows = 1;

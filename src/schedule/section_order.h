@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An order of tiles in sections. A section is a range of rows with tiles of its own, which begin at
-// its first row. Consecutive sections may be walked together; every walk reads the whole weight.
-// Computed on the host as 32-bit numbers.
+// An order of tiles in sections. A section is a range of rows whose tiles begin at its first row.
+// Consecutive sections may be walked together; every walk reads the whole weight. The order is
+// computed on the host as 32-bit numbers.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/walks.h"
@@ -16,7 +16,7 @@ struct OwnedRows {
 
 template <int kMost>
 struct SectionOrder {
-  GemmOrder walk;  ///< how tiles are walked; `rows` is replaced by each walk's
+  GemmOrder walk;  ///< how tiles are walked; `rows` is replaced by walk_rows
   int count = 0;
   int tile_rows[kMost] = {};  ///< rows of tiles in each section
   int walks = 0;

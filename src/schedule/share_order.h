@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of tiles in a GEMM kernel of a fused gemm_ar. Every shard is cut into equally many
-// blocks. The first block of all shards is walked, then the second, and so on, each column by
-// column. A step is one column of one block: its remote tiles, then the own tiles of the column
-// `lag` steps earlier, for which the peers' partials have arrived by then. So finished tiles are
-// sent during the whole call, and few remain at its end. Computed on the host as 32-bit numbers.
+// The order of tiles in a GEMM kernel of a fused gemm_ar, computed on the host as 32-bit numbers.
+// Every shard is cut into equally many blocks. The first block of all shards is walked column by
+// column, then the second block, and so on. A step has the remote tiles of one column of a block,
+// then the own tiles (of the own shard) of the column `lag` steps earlier, for which the peers'
+// partials have arrived by then. So tiles are sent during the whole call, few of them at its end.
 //
 // If shards would have fewer rows than a tile, every owner has some columns of all rows instead.
 // Then there is one block, and a step is one column of every owner.
 //
-// No deadlock: own tiles of step g only need peers' remote tiles of step g - lag, and every rank
-// takes tiles in the order of steps.
+// There is no deadlock, since own tiles of step g need only peers' remote tiles of step g - lag,
+// and every rank takes tiles in the order of steps.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/section_order.h"
@@ -22,8 +22,8 @@ constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 /// Consecutive steps with equally many tiles.
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
-  int block = 0, own_block = 0;   ///< block of the remote and of the own tiles
-  int remote_rows = 0, rows = 0;  ///< tiles per step: in remote shards; in all shards
+  int block = 0, own_block = 0;   ///< `block` has the remote tiles, `own_block` has the own tiles
+  int remote_rows = 0, rows = 0;  ///< tiles per step; `remote_rows`: remote tiles per step
 };
 
 struct ShareOrder {
@@ -35,7 +35,7 @@ struct ShareOrder {
   int own_begin = 0;                     ///< first row of the own shard
   int max_tiles = 1;                     ///< the most tiles of a section
   int count = 0;                         ///< number of sections
-  OwnedRows section[kMaxShareSections];  ///< sections of each block: remote ones, then the own
+  OwnedRows section[kMaxShareSections];  ///< for each block: remote sections, then the own section
   int tile_rows[kMaxShareSections] = {};
   int stretches = 0;
   ShareStretch stretch[2 * kMaxShareBlocks + 3];
@@ -45,7 +45,7 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
   /// Index of the section's tensor map in a kernel's `tail`. If owners have columns, all sections
-  /// share one map. Blocks of rows have none (-1), since rows of other owners follow them.
+  /// share one map. Blocks of rows have no map (-1), since rows of other owners follow them.
   [[nodiscard]] TILELACE_HD constexpr int tail(int /*s*/) const { return owner_cols > 0 ? 0 : -1; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
   /// The column of tiles, in the result, at which a section's columns begin.
@@ -75,8 +75,8 @@ struct ShareOrder {
     return (t - at.first_tile) % at.rows >= at.remote_rows;
   }
 
-  /// Number of `source`'s partial for the tile at c, among all partials that its owner receives.
-  /// Also the number of a finished tile (`source`: its owner) among all that a rank receives.
+  /// Index of `source`'s partial for the tile at c, among all partials that the tile's owner gets.
+  /// With the owner as `source`, it is also the tile's index among all finished tiles.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return first_partial(source, c.section) + c.col * tile_rows[c.section] + c.row;
   }

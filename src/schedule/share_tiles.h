@@ -5,8 +5,8 @@
 //   collect  after the GEMM: copies a peer's tile from the slot to the caller once its flag is
 //            raised
 //
-// No deadlock: the GEMM waits only for partials, and collecting waits only for the peers' GEMMs.
-// This needs all workers of a GEMM to run at the same time, and collecting to come after the GEMM.
+// The GEMM waits only for partials, and collecting waits only for the peers' GEMMs. So there is no
+// deadlock if all workers of a GEMM run at the same time and collecting comes after the GEMM.
 #pragma once
 #include "schedule/make_share_order.h"
 #include "schedule/shared_parts.h"
@@ -43,7 +43,7 @@ constexpr SharedTiles make_shared_tiles(const RowSplit& split, const ShareOrder&
 
 struct ShareTile {
   int owner = 0, block = 0;
-  int index = 0;  ///< number among all finished tiles
+  int index = 0;  ///< index among all finished tiles
   RowRange rows;
   int col = 0;
 };
@@ -119,7 +119,7 @@ class ShareVerbs {
 template <class Verbs>
 void run_copy(const SharedTiles& /*s*/, Verbs& /*v*/) {}
 
-/// The first actors run the GEMM, the others collect.
+/// The first actors run the GEMM, the later actors collect.
 template <class Verbs>
 void run_compute(const SharedTiles& s, int worker, Verbs& v) {
   const int products = s.work.workers;

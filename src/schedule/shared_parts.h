@@ -48,14 +48,14 @@ struct SharedPart {
   return {};
 }
 
-/// Layout of a worker's tile: the parts of a CTA are stacked; CTAs are numbered column by column.
+/// Layout of a worker's tile. Parts of a CTA lie below each other; CTAs are numbered by columns.
 struct PartShape {
   int cluster_rows = 1, cluster_cols = 1;
   int groups = 1;          ///< parts of a CTA
   int rows = 1, cols = 1;  ///< extents of a part
 };
 
-/// Where a part is in a result of `columns` columns; clipped at the result's end.
+/// The place of a part in a result of `columns` columns, clipped at the result's end.
 struct PartPlace {
   int row = 0, rows = 0, col = 0, cols = 0;
 };

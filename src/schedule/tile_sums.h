@@ -7,21 +7,21 @@
 // One-shot: every rank sums all pieces for itself. Two-shot: every rank sums an equal share of the
 // pieces, stores those sums at all ranks and tells every rank again.
 //
-// A part of a tile, which is what one CTA computes, has two counts, `given` and `summed`. A rank
-// that gives or sums a part adds one to the part's count at every rank. A single count for both
-// would be wrong: a rank that has seen all partials may add to the count of a peer, for its sums,
-// before a third rank does for its partial. Counts are never reset: a rank knows how often each has
-// been used, and one-shot calls use only `given`.
+// A part of a tile, which is what one CTA computes, has two counters, `given` and `summed`. A rank
+// that gives or sums a part adds one to the part's counter at every rank. A single counter would be
+// wrong, since a fast rank may count its sum at a peer before a slow rank counts its partial there.
+// Counters are never reset. Every rank knows how often each counter has been used; one-shot calls
+// use only `given`.
 //
-// No deadlock: the GEMM waits for nothing, the sums of a tile wait only for the GEMMs of that tile,
-// and the end of a tile waits only for the sums of that tile.
+// The GEMM waits for nothing, the sums of a tile wait only for the GEMMs of that tile, and the end
+// of a tile waits only for the sums of that tile. So there is no deadlock.
 #pragma once
 #include "schedule/gemm.h"
 #include "schedule/rows.h"
 
 namespace tilelace::schedule {
 
-/// Index of a part's count among the counts of the call.
+/// Index of a part's counter among the counters of the call.
 [[nodiscard]] TILELACE_HD constexpr int given_count(int part) { return 2 * part; }
 [[nodiscard]] TILELACE_HD constexpr int summed_count(int part) { return 2 * part + 1; }
 [[nodiscard]] TILELACE_HD constexpr int num_counts(int parts) { return 2 * parts; }
@@ -36,16 +36,16 @@ struct PieceRange {
 }
 
 /// Whether this is the last tile that its group multiplies. The group then sums the tile itself,
-/// since the end of the call waits for it. `lanes`: number of groups that take turns.
+/// since the call's end waits for it. `lanes`: number of groups that alternate between tiles.
 template <class Work>
 [[nodiscard]] TILELACE_HD constexpr bool sums_itself(const Work& work, int tile, int lanes) {
   return tile + lanes * work.workers >= work.order.tiles();
 }
 
-/// The role `math`, of the `lane`-th of a worker's `lanes` warpgroups, which take turns. Tiles have
-/// no shared k-steps. Verbs: skip(segment) and multiply(segment) as in run_gemm_math; give(cell)
-/// stores the accumulator in the own slot; admit(); tell_given(tile) tells all ranks as soon as the
-/// tile is stored, even during the next product. Returns the last tile, for sum_last; -1: none.
+/// The role `math` of the `lane`-th of a worker's `lanes` groups, which alternate between tiles.
+/// Tiles have no shared k-steps. Verbs: skip(segment) and multiply(segment) as in run_gemm_math;
+/// give(cell) stores the accumulator in the own slot; admit(); tell_given(tile) tells all ranks of
+/// the stored tile, maybe during the next product. Returns the last tile, for sum_last; -1: none.
 template <class Work, class Verbs>
 TILELACE_ROLE int run_sums_math(const Work& work, int worker, int lane, int lanes, Verbs& v) {
   GemmSegments segments(work, worker);
@@ -81,14 +81,14 @@ TILELACE_ROLE void end_tile(const Work& work, int tile, Verbs& v) {
 
 }  // namespace detail
 
-/// The role `reduce` of the same worker, for all tiles but those that groups sum themselves:
+/// The role `reduce` of the same worker, for all tiles for which sums_itself() is false:
 ///   admit()               waits until this call's sums may be stored
 ///   await_given(tile)     waits until all ranks have given the worker's part of the tile
 ///   reduce(tile, cell)    adds and stores the pieces, or this rank's share of them
 ///   tell_summed(tile)     two-shot: tells all ranks that this rank's sums are stored at all ranks
 ///   await_summed(tile)    two-shot: waits until all ranks' sums have arrived
-///   deliver(tile, cell)   two-shot: copies sums from the slot to `out`, unless they went there
-/// A worker ends a tile (await_summed, deliver) after it has summed the next one.
+///   deliver(tile, cell)   two-shot: copies sums from the slot to `out` unless they are there
+/// A worker ends a tile (await_summed, deliver) after it has summed the next tile.
 template <class Work, class Verbs>
 TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verbs& v) {
   v.admit();
@@ -102,7 +102,7 @@ TILELACE_ROLE void run_sums_reduce(const Work& work, int worker, int lanes, Verb
   }
 }
 
-/// The same for the last tile of a group that multiplies; the group itself does it.
+/// The same for the last tile of a group that multiplies. The group itself runs this role.
 template <class Work, class Verbs>
 TILELACE_ROLE void sum_last(const Work& work, int tile, Verbs& v) {
   if (tile < 0) return;

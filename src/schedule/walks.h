@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the walk that has a given tile, in an order of several walks one after the other.
+// Finds the walk that contains a given tile, in an order of several successive walks.
 #pragma once
 #include "schedule/index.h"
 
 namespace tilelace::schedule {
 
-/// Orders of up to this many sections, such as those of kernels, search for a tile's walk linearly.
+/// Orders of up to this many sections, as kernels have, search for a tile's walk linearly.
 constexpr int kFewWalks = 8;
 
-/// The walk that has tile t, by bisection on the host. first_tile(walks) is the number of tiles.
+/// Finds the walk that contains tile t by bisection. first_tile(walks) is the number of tiles.
 template <class First>
 constexpr int walk_of(int walks, int t, First first_tile) {
   int w = 0;

@@ -19,14 +19,14 @@ struct Actor {
   double since = -1;       ///< when its current wait began
   double second_free = 0;  ///< when its second copy engine is free
   std::int32_t next_waiter = -1;
-  std::int32_t row = -1, col = -1;  ///< the tile that it sent last
+  std::int32_t row = -1, col = -1;  ///< the tile that the actor sent last
 };
 
 struct Rank {
   int headers = 0;
   double headers_us = 0;
   int running = 0;
-  int next = 1;  ///< number of the first role that has not started; 0: copy
+  int next = 1;  ///< number of the next role to start; 0: the copy role
   double slow = 1;
   double end_us = 0;
   std::vector<int> waiters;  ///< roles that wait for headers
@@ -41,7 +41,7 @@ struct Event {
 /// Number of flags that a call raises.
 std::size_t count_signals(const std::vector<std::vector<StepList>>& lists);
 
-/// The first role that has not ended and what it waits for, as text; empty: all have ended.
+/// Names the first role that has not ended and what it waits for. Empty if all roles have ended.
 std::string stuck_text(const std::vector<Actor>& actors);
 
 }  // namespace tilelace::sim

@@ -40,8 +40,8 @@ struct Choices {
 /// Fused plans worth trying on this machine, at least one. Errors: usage, if a fixed choice is not
 /// possible for the call.
 std::vector<Plan> fused_plans(const MachineModel&, const Call&, const Choices& = {});
-/// Plans with one GEMM per shard, after the shard's rows have arrived (ag_gemm) or before its
-/// partials are sent; one plan per route.
+/// One plan of path medium per route. A plan has one GEMM per shard, which runs after the shard's
+/// rows have arrived (ag_gemm) or before the shard's partials are sent.
 std::vector<Plan> medium_plans(const MachineModel&, const Call&, const Choices& = {});
 
 /// The steps of every rank with this plan.
@@ -49,8 +49,8 @@ std::vector<std::vector<StepList>> record_call(const Call&, const Plan&);
 /// The costs of the plan's verbs. `stretch`: factor on GEMM times.
 Costs costs_of(const MachineModel&, const Call&, const Plan&, double stretch = 1);
 
-/// Simulates the call at the clock of the GEMM alone, then at the clock that power allows for that
-/// outcome: higher if SMs wait, lower if links are busy. Path unfused: adds times of GEMM and sum.
+/// Simulates the call at the clock of the GEMM alone, then at the clock that power allows. Waiting
+/// SMs raise that clock; busy links lower it. Path unfused: adds the times of the GEMM and the sum.
 Outcome simulate(const MachineModel&, const Call&, const Plan&, const Disturbance& = {},
                  bool with_spans = false);
 

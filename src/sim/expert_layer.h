@@ -25,9 +25,9 @@ struct GroupedTime {
   double rows = 0;           ///< number of rows of all experts
   double computed_rows = 0;  ///< rows including the padding of tiles
   double tiles_us = 0;       ///< time until the last worker (cluster) has ended
-  double even_us = 0;        ///< the same if all workers ended at the same time
+  double even_us = 0;        ///< time if all workers ended at the same time
   double l2_us = 0;
-  double memory_us = 0;  ///< to move rows, results, and a weight per GroupedTiles::deep row tiles
+  double memory_us = 0;  ///< time to move rows, results and weights through memory
   double power_us = 0;
   double fixed_us = 0;
   [[nodiscard]] double total_us() const;
@@ -43,7 +43,7 @@ GroupedTime grouped_time(const plan::Hardware&, const plan::GroupedProduct& prod
 plan::Hardware hardware_of(const MachineModel&);
 
 /// Passes in the order in which they run. `gather`: gathers tokens, ids and router weights; if
-/// tokens are replicated, it only copies router weights. `reduce`: the second half's collective.
+/// tokens are replicated, it copies only router weights. `reduce`: the second half's collective.
 enum class LayerPass : std::uint8_t { gather, map, permute, up, down, sum, reduce };
 inline constexpr std::size_t kLayerPasses = 7;
 std::string_view name_of(LayerPass);
@@ -56,7 +56,7 @@ struct LayerTime {
   [[nodiscard]] double total_us() const;
 };
 
-/// The time of a layer on one of `ranks` ranks, with m tokens over all ranks. `reduction`: the
+/// The time of a layer on one of `ranks` ranks that have m tokens together. `reduction`: the
 /// second half's collective, reduce_scatter or all_reduce. Errors: usage (check_experts).
 LayerTime layer_time(const MachineModel&, const MoeLayer&, std::int64_t m, int ranks,
                      tilelace::Collective reduction, std::span<const int> expert_rows);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wires of a machine. A transfer holds each wire on its way for its bytes / the wire's rate, in
-// the first free interval that is long enough. Transfers get intervals in the order of send()
-// calls. Intervals of one transfer may overlap; the transfer ends with the last one.
+// The wires of a machine. A transfer holds each wire on its way for a time of bytes / rate, in the
+// wire's first free interval that is long enough. Transfers get intervals in the order of send()
+// calls. Intervals of one transfer may overlap; the transfer ends when its last interval ends.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ class Fabric {
     double begin_us = 0;
     double end_us = 0;
   };
-  /// Sends bytes from `from` to `to`, not before `begin_us`; `mover` may be on either side.
+  /// Sends bytes from `from` to `to`, not before `begin_us`. `mover` may be at either rank.
   /// `now_us` must not decrease between calls.
   Passage send(int from, int to, double bytes, Mover mover, double now_us, double begin_us);
 
@@ -40,7 +40,7 @@ class Fabric {
     return remote(from, to) ? machine_.network.latency_us : machine_.links.latency_us;
   }
 
-  /// Time to raise a flag at a peer; `engine`: by a copy engine.
+  /// Time to raise a flag at a peer; `engine`: a copy engine raises it.
   [[nodiscard]] double flag_us(int from, int to, bool engine) const {
     return (engine ? machine_.links.flag_us : 0) +
            (across_sockets(from, to) ? machine_.links.socket_flag_us : 0);

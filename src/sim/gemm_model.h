@@ -52,17 +52,17 @@ struct GemmTime {
 
 /// The time of a GEMM with this tile shape and number of tiles.
 GemmTime gemm_time(const Compute&, const Product&, const Tile&, double tiles);
-/// The time with the fastest tile shape. If m, n or k is 0, only the time of the launch.
+/// The time of a GEMM with the fastest tile shape. If m, n or k is 0, only fixed_us counts.
 GemmTime gemm_time(const Compute&, const Product&);
 
 /// The least possible time of a GEMM of these sizes: its operations at the highest rate that tensor
 /// cores reach at any clock, and each matrix moved once at memory rate.
 double least_us(const Compute&, const Product&);
 
-/// How much faster GEMMs run inside a call than a GEMM alone at its power limit. At the clock of
-/// the GEMM alone the call takes `call_us`, and its energy is the GEMM's power times (`product_us`
-/// + `others_us`). Power grows with the third power of the clock: it is proportional to the clock
-/// and to the square of the voltage, which follows the clock.
+/// The factor by which GEMMs run faster inside a call than alone at the power limit. `call_us` is
+/// the call's time at the clock of the GEMM alone. The call's energy is the GEMM's power times
+/// (`product_us` + `others_us`). Power grows with the third power of the clock, since it is
+/// proportional to the clock and to the square of the voltage, which follows the clock.
 double clock_gain(const Compute&, double call_us, double product_us, double others_us);
 
 }  // namespace tilelace::sim

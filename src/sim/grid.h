@@ -14,7 +14,7 @@ inline std::int64_t shard_rows(const Problem& p) {
   return std::max<std::int64_t>(1, ceil_div(p.m, p.ranks));
 }
 
-/// How many rows of tiles a rank's GEMM has. `blocks`: parts into which each shard is cut.
+/// Number of rows of tiles in a rank's GEMM. `blocks`: number of parts of each shard.
 inline double bands_of(const Problem& p, int blocks, int tile_m, bool straddle) {
   if (straddle) return static_cast<double>(ceil_div(p.m, tile_m));
   const std::int64_t rows = ceil_div(shard_rows(p), blocks);

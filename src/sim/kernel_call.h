@@ -14,12 +14,12 @@ std::optional<int> architecture_of_machine(const MachineModel&);
 /// Whether there are kernels for the machine's devices, and the machine's costs (Method) are those
 /// of this library.
 bool own_kernels_run(const MachineModel&);
-/// Whether own_kernels_run holds and the simulator can play this call as kernels run it: not a
-/// gemm_ar, one node with several ranks, no PCIe tree, and sizes that kernels take.
+/// Whether own_kernels_run holds and the simulator can run this call as kernels do. The call must
+/// not be a gemm_ar; it needs one node, several ranks, no PCIe tree and sizes that kernels take.
 bool has_kernels(const MachineModel&, const Call&);
 
 /// The planner's best plan that can be simulated, and plans of other kinds predicted within 5 % of
-/// it. Empty if the user fixed a choice: fused_plans (sim/call.h) then makes plans of its own.
+/// it. Empty if the user fixed a choice; fused_plans (sim/call.h) then makes its own plans.
 std::vector<Plan> kernel_plans(const MachineModel&, const Call&, const Choices&);
 
 /// The steps of every rank with a fused plan. A worker is a cluster; in a plan with `pairs`, where
@@ -28,8 +28,8 @@ std::vector<std::vector<StepList>> record_kernel(const Call&, const Plan&);
 /// The costs of the plan's verbs. `stretch`: factor on GEMM times.
 Costs kernel_costs(const MachineModel&, const Call&, const Plan&, double stretch);
 
-/// Simulates a GEMM followed by a kernel that sums over all ranks. Each disturbance counts in full,
-/// and on every rank, since all ranks wait for the slowest one.
+/// Simulates a GEMM followed by a kernel that sums over all ranks. Each disturbance delays every
+/// rank in full, since all ranks wait for the slowest rank.
 Outcome product_and_sum(const MachineModel&, const Call&, const Plan&, const Disturbance&);
 
 }  // namespace tilelace::sim

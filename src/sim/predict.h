@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicts a call's GEMM and collective alone, and the call unfused, medium (a GEMM per shard) and
-// fused, side by side, in the figures that the benchmarks report.
+// Predicts the times of a call's GEMM alone, of its collective alone, and of the call if unfused,
+// medium (a GEMM per shard) or fused. The benchmarks report the same figures.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,8 +12,8 @@ namespace tilelace::sim {
 
 /// Time of the library's collective alone.
 double collective_us(const MachineModel&, const Call&);
-/// Time of collective and GEMM one after the other. A collective draws less power than a GEMM, so
-/// the GEMM after it may run faster than in a sequence of GEMMs.
+/// Time of the collective and the GEMM, one after the other. A collective draws less power than a
+/// GEMM, so a GEMM after a collective may run faster than in a sequence of GEMMs.
 double unfused_us(const MachineModel&, const Call&);
 
 struct Tried {
@@ -25,7 +25,7 @@ struct Prediction {
   GemmTime gemm;
   double least_gemm_us = 0;  ///< time of the GEMM at peak rates
   double gemm_us = 0, collective_us = 0, unfused_us = 0, medium_us = 0, fused_us = 0;
-  Plan plan, medium_plan;  ///< the fastest of Candidates::fused; of Candidates::medium
+  Plan plan, medium_plan;  ///< `plan`: fastest fused plan; `medium_plan`: fastest medium plan
   Outcome fused, medium;
   std::vector<Tried> tried;  ///< every plan of Candidates::fused, in the order tried
 
@@ -35,8 +35,8 @@ struct Prediction {
   [[nodiscard]] std::optional<double> efficiency() const;
   [[nodiscard]] std::optional<double> medium_efficiency() const;
   [[nodiscard]] double speedup() const { return unfused_us / fused_us; }
-  /// The least possible time of the fused call: the longest of its GEMM at peak rates, its busiest
-  /// wire and its busiest NIC.
+  /// A lower bound of the fused call's time: the largest of the GEMM's time at peak rates, the busy
+  /// time of the busiest wire and the busy time of the busiest NIC.
   [[nodiscard]] double roof_us() const;
   /// What is busiest in the fused call: "power", "tensor cores", "memory", "launch", "links" or
   /// "network"; "latency" if nothing is busy half of the time.

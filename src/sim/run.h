@@ -21,13 +21,13 @@ struct Costs {
   double tile_row_bytes = 0;                ///< bytes of a tile's row
   int multiprocessors = 1;                  ///< SMs per worker
   double reduce_gbps = 1;                   ///< rate at which one worker adds partials
-  bool spare_senders = false;               ///< idle warps send chunks while others multiply
+  bool spare_senders = false;               ///< true: idle warps send chunks during products
   double launch_us = 0;                     ///< time until workers begin
   double copy_launch_us = 0;                ///< time until the copy role begins
-  double end_us = 0;                        ///< time from a rank's last step to its end
-  double header_us = 0;                     ///< writing a header to a peer
+  double end_us = 0;                        ///< time from a rank's last step to the rank's end
+  double header_us = 0;                     ///< time to write a header to a peer
   int resident = 1;                         ///< workers of a rank that run at the same time
-  schedule::Route route;                    ///< gives the partials per sum and the copies' rate
+  schedule::Route route;                    ///< decides the partials per sum and the copies' rate
 };
 
 /// Random or uneven behaviour of ranks. The defaults disturb nothing.
@@ -43,13 +43,13 @@ struct Disturbance {
 
 enum class SpanKind : std::uint8_t { compute, reduce, wait, copy, wire };
 
-/// One interval of time in a lane of a rank: lane -1 is the copy role, others are workers. Kind
-/// `wire`: `rank` is the wire's number, `peer` the rank that makes the transfer.
+/// One interval of time in a lane of a rank. Lane -1 is the copy role; other lanes are workers. For
+/// kind `wire`, `rank` is the wire's number and `peer` is the rank that makes the transfer.
 struct Span {
   SpanKind kind = SpanKind::compute;
   int rank = 0;
   int lane = 0;
-  int peer = -1;  ///< the other rank, -1: none; compute and reduce: owner of the shard
+  int peer = -1;  ///< the other rank (compute, reduce: the shard's owner); -1: none
   double begin_us = 0;
   double end_us = 0;
 
@@ -74,7 +74,7 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-/// lists[rank][role]: the roles' steps, the copy role first. `local`: ranks per node.
+/// lists[rank][role]: the role's steps; role 0 is the copy role. `local`: ranks per node.
 Outcome play(const MachineModel&, int local, const Costs&,
              const std::vector<std::vector<StepList>>& lists, const Disturbance& = {},
              bool with_spans = false);

@@ -16,7 +16,7 @@ using schedule::Verb;
 
 struct Step {
   Verb verb = Verb::admit;
-  std::int32_t peer = -1;   ///< signals: rank that has the flag; chunks and store_*: the other rank
+  std::int32_t peer = -1;   ///< signal: the rank that has the flag; transfer: the other rank
   std::int32_t owner = -1;  ///< owner of the shard; -1: the tile straddles shards
   std::int32_t row = 0;     ///< the first row
   std::int32_t rows = 0;
@@ -88,7 +88,7 @@ class Recorder {
   StepList& list_;
 };
 
-/// Records the steps of a rank's roles in a call: those of the copy role, then of each worker.
+/// Records the steps of each role of a rank in a call: first the copy role, then the workers.
 template <class Schedule>
 std::vector<StepList> record(const Schedule& s) {
   std::vector<StepList> lists(static_cast<std::size_t>(s.workers) + 1);

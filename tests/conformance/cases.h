@@ -10,14 +10,14 @@
 
 namespace tilelace::conformance {
 
-/// The rows of one call of a case, at most those of Case::problem.
+/// The rows of one call of a case, at most as many as in Case::problem.
 struct CallShape {
   std::int64_t m = 0;
   std::vector<std::int64_t> rows;  ///< rows of each shard; empty: even split
 };
 
 struct Case {
-  Problem problem;  ///< m and rows of the largest call
+  Problem problem;  ///< the problem of the case's largest call
   PlanOptions options;
   int workers = 1;
   std::vector<CallShape> calls;
@@ -34,12 +34,12 @@ struct CaseRequest {
   int ranks = 1;
   int count = 0;
   std::uint64_t seed = 1;
-  bool activations = false;  ///< for tests of bounds: problems may have activations
+  bool activations = false;  ///< true: problems may have activations (in tests of error bounds)
   int calls = 2;             ///< calls per case
-  std::int64_t largest = 0;  ///< about the most rows, columns and k; 0: depends on ranks
+  std::int64_t largest = 0;  ///< approximate limit of rows, columns and k; 0: depends on ranks
 };
 
-/// `count` valid cases. Combinations that make_plan refuses are counted and left out.
+/// CaseRequest::count valid cases. `refused`: number of combinations that make_plan refused.
 struct CaseTable {
   std::vector<Case> cases;
   int refused = 0;

@@ -15,12 +15,12 @@ class HostPlace : public test::Place {
   std::byte* make(std::size_t bytes) override;
   void fill(const TensorView& to, const test::Source& source, std::int64_t first_row) override;
   void set(void* data, std::uint8_t value, std::size_t bytes) override;
-  /// With `exact`, a result of -0 is wrong: a sum of zero is +0 in every order of additions.
+  /// With `exact`, a result of -0 is wrong, since a zero sum is +0 in every order of additions.
   test::Judgement judge(const test::Judged& judged, bool exact) override;
   test::Difference compare(const void* got, const void* expected, DType type,
                            std::size_t count) override;
   std::uint64_t count_unpoisoned(const void* data, std::size_t bytes) override;
-  /// Frees all memory that was made.
+  /// Frees all memory that make() has returned.
   void clear() { memory_.clear(); }
 
  private:

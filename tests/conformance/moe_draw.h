@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// Draws cases one after the other; the seed determines them.
+/// Draws cases one after the other. The seed determines the cases.
 class MoeDraw {
  public:
   explicit MoeDraw(std::uint32_t seed)

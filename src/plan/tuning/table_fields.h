@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the fields of a table of measured plans from its file.
+// Reads fields from the JSON file of a table of measured plans.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ class TableFields {
       : object_(object), where_(std::move(where)) {
     require(object.is_object(), "{}: got {}, expected an object", where_, object.type_name());
   }
-  /// A field that must exist.
+  /// The value of a field that must exist.
   [[nodiscard]] const nlohmann::json& at(const char* name) const {
     const auto found = object_.find(name);
     require(found != object_.end(), "{}: {} is missing", where_, name);
@@ -39,7 +39,7 @@ class TableFields {
             "{}: {}: got {}, expected microseconds, more than 0", where_, name, value.dump());
     return value.get<double>();
   }
-  /// A rate; 0 if the field is absent.
+  /// A rate in GB/s; 0 if the field is absent.
   [[nodiscard]] double rate_or_none(const char* name) const {
     if (!has(name)) return 0;
     const nlohmann::json& value = at(name);

@@ -12,27 +12,27 @@ namespace tilelace::plan {
 /// The distance between two sizes, as a number of doublings: |log2(a / b)|.
 double size_factor(std::int64_t a, std::int64_t b);
 
-/// Distance of a row from a problem: size_factor of m, plus that of n (all weights together), plus
-/// that of k.
+/// Distance of a row from a problem: the sum of size_factor for m, for n (of all weights together)
+/// and for k.
 double tuning_distance(const Problem& row, const Problem& asked);
 
-/// Rows beyond this distance are no better than predictions (figures in docs/tuning.md).
+/// A row beyond this distance gives no better plan than a prediction (figures in docs/tuning.md).
 inline constexpr double kFarthestRow = 0.25;
 
-/// Whether this chain of tables has a row of this problem (any dtype of its size) for this machine.
+/// Whether the chain of tables has this problem, in any dtype of equal size, for this machine.
 bool has_own_row(const TuningTable*, const Problem&, const Machine&);
 
-/// The plan of the problem's own row, in this table or one chained to it. Without such a row: a
-/// plan with the kind and tile of the nearest row and, if possible, that row's walk and split-k; of
-/// several, the one predicted fastest. The reason names the row. Empty if no row is near or no
-/// table fits this machine. The result is always one of the planner's own candidates.
+/// The plan of the problem's own row in the chain of tables. If there is no such row, the plan has
+/// the kind and tile of the nearest row and, if possible, that row's order of tiles and split-k. If
+/// several plans have these, the fastest prediction is taken. Plan::reason names the row. The plan
+/// is one of the planner's candidates. Empty if no row is near or no table fits this machine.
 std::optional<Plan> tuned_plan(const TuningTable&, const Problem&, const Machine&);
 
 /// Why a table, and the tables chained to it, have no row for a call on this machine.
 std::string why_not_tuned(const TuningTable&, const Machine&);
 
-/// The plan for GPU ranks: from the machine's table if no option is set and the table has a plan,
-/// else by prediction. The reason says which. The problem must be valid. Errors: as make_cuda_plan.
+/// The plan for GPU ranks: the plan of the machine's table if it has one and no option is set, else
+/// the predicted plan (see Plan::reason). The problem must be valid. Errors: as make_cuda_plan.
 Plan tuned_or_predicted(const Problem&, const Machine&, const PlanOptions&);
 
 }  // namespace tilelace::plan

@@ -12,15 +12,15 @@ struct TilesChoice {
   std::string reason;
 };
 
-/// Distance of a row from a product: the sum of size_factor of rows, of experts, of n and of k.
+/// Distance of a row from a product: the sum of size_factor for rows, for experts, for n and for k.
 double tuning_distance(const GroupedProduct& row, const GroupedProduct& asked);
 
-/// Whether this chain of tables has a row of this product (any dtype of its size) for this machine.
+/// Whether the chain of tables has this product, in any dtype of equal size, for this machine.
 bool has_own_row(const TuningTable*, const GroupedProduct&, const Machine&);
 
-/// The tiles of the product's own row in the machine's tables, else of the nearest row within
-/// kFarthestRow, else those of grouped_tiling. The reason says which. The choice depends only on
-/// sizes and tables, so a captured call works for every routing.
+/// The tiles of the product's own row in the machine's tables, else the tiles of the nearest row
+/// within kFarthestRow, else the tiles of grouped_tiling. TilesChoice::reason says why.
+/// The choice depends only on sizes and tables, so a captured call works for every routing.
 TilesChoice choose_tiles(const GroupedProduct&, const Machine&);
 
 }  // namespace tilelace::plan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A table of measured plans that is being written (docs/tuning.md lists the file's fields). Rows
-// of an existing file keep fields that are unknown here.
+// of an existing file keep the fields that this build does not know.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -15,14 +15,14 @@ struct TunedTimes {
   double us = 0;            ///< time of the row's plan
   double predicted_us = 0;  ///< measured time of the plan predicted fastest; 0: not timed
   std::size_t plans = 0;    ///< number of timed plans
-  std::string commit = {};  ///< the build: its commit, or the library's version
+  std::string commit = {};  ///< commit of the build, or the library's version
 };
 
 class TuningDraft {
  public:
   /// A table for these GPUs. `bytes`: content of an existing file, whose rows the table keeps. If
   /// that file is for other GPUs or another set of kernels, the table begins empty, and note() says
-  /// so. Errors: usage (not a table).
+  /// why. Errors: usage (not a table).
   TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes = "");
   TuningDraft(TuningDraft&&) noexcept;
   TuningDraft& operator=(TuningDraft&&) noexcept;

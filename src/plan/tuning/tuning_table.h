@@ -15,7 +15,7 @@
 
 namespace tilelace::plan {
 
-/// The most bytes of a table's file.
+/// The largest size of a table's file, in bytes.
 inline constexpr std::size_t kMostTuningBytes = std::size_t{64} << 20U;
 
 /// The GPUs that were measured. The name is only for readers; the other fields are compared.
@@ -23,7 +23,7 @@ struct TunedDevice {
   std::string name;
   std::string architecture;  ///< name in kArchitectures
   int multiprocessors = 0;
-  double memory_gbps = 0;  ///< rate of its memory, from clock and bus width; 0: unknown
+  double memory_gbps = 0;  ///< memory rate, from clock and bus width; 0: unknown
 
   /// Whether times of this device are valid for the machine. Memory rates may differ by a tenth;
   /// they are compared if both are known.
@@ -39,13 +39,13 @@ std::string said_of(const TunedDevice&);
 TunedDevice device_of(const Machine&, const std::string& name);
 
 struct TunedRow {
-  Problem problem;  ///< only what plans depend on: op, ranks, m, n, k, dtype, whether swiglu
-  Plan plan;        ///< the row's plan, with its kernel
+  Problem problem;  ///< only the fields that plans depend on: op, ranks, m, n, k, dtype, swiglu
+  Plan plan;        ///< the row's plan, including Plan::kernel
   std::string kind;
   double us = 0;
 };
 
-/// The fastest tiles of one rank's product grouped by expert.
+/// The fastest tiles for one rank's product grouped by expert.
 struct TunedTiles {
   GroupedProduct product;
   GroupedTiling tiling{};
@@ -61,10 +61,10 @@ class TuningTable {
   std::vector<std::string> notes;        ///< what was ignored in the file, and why
   std::uint64_t digest = 0;              ///< hash of the file's bytes
   /// The next table of the chain; null: none. The nearest row of all tables is used; if several
-  /// rows are equally near, the one in the first of their tables.
+  /// rows are equally near, the row of the earliest table in the chain is used.
   std::shared_ptr<const TuningTable> behind = nullptr;
 
-  /// Whether the table's times are valid for this machine; never for a share of a GPU.
+  /// Whether the table's times are valid for this machine. For a share of a GPU they never are.
   [[nodiscard]] bool fits(const Machine& machine) const { return device.fits(machine); }
   /// Hash of this table and all tables chained after it, to be compared between ranks.
   [[nodiscard]] std::uint64_t digest_of_all() const;
@@ -72,16 +72,16 @@ class TuningTable {
 
 /// Version of this build's set of kernels. Times of another set are not valid.
 std::string kernel_set();
-/// The same for products grouped by expert. Each row of such a product contains the version.
+/// Version of the kernels for products grouped by expert. Each row of such a product contains it.
 std::string grouped_kernel_set();
 
 /// The tiling that has this name, if any.
 std::optional<GroupedTiling> tiling_named(std::string_view);
 
 /// Parses a file's `bytes`; every error text begins with `file`. Rows of another set of kernels or
-/// an unknown architecture are left out, with a note. Errors: usage (no JSON, another schema, a
-/// missing or invalid field, a problem twice, an invalid plan). `machine`: if the table does not
-/// fit it, no row is read.
+/// an unknown architecture are left out, with a note. If the table does not fit `machine`, no row
+/// is read. Errors: usage (no JSON, another schema, a missing or invalid field, two rows for one
+/// problem, an invalid plan).
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
                                              const Machine* machine = nullptr);
 

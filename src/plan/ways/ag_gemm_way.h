@@ -13,32 +13,32 @@
 namespace tilelace::plan {
 
 struct AgGemmWay {
-  GemmPlan gemm;  ///< for the widest weight; path medium: on the rows of the largest shard
-  /// true ("whole"): tiles ignore the borders of shards, and own rows are staged, too. false ("by
-  /// shard"): every shard has its own tiles; the own shard is read in place and comes first, the
-  /// others follow in order of arrival.
+  GemmPlan gemm;  ///< plan for the widest weight and, with path medium, for the largest shard
+  /// true ("whole"): tiles ignore the borders of shards, and own rows are copied to staging, too.
+  /// false ("by shard"): every shard has its own tiles. The own shard comes first and is read in
+  /// place; the peers' shards follow in order of arrival.
   bool whole = false;
-  /// `push`: copy engines of the sender; `pull`: copy engines of the receiver; `store`: idle warps
-  /// of the GEMM kernel, or some of its CTAs (see `senders`); `nccl`: NCCL.
+  /// What moves rows. `push`: copy engines of the sender; `pull`: copy engines of the receiver;
+  /// `store`: idle warps of the GEMM kernel, or some of its CTAs (see `senders`); `nccl`: NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag
-  /// By shard: how many shards are walked one after the other, the own one first. The other shards
-  /// are walked together, so that the weight is read only once for all of them.
+  /// By shard: number of shards that are walked one after the other, beginning with the own shard.
+  /// Later shards are walked together, so that the weight is read only once for all of them.
   int apart = 1;
-  /// By shard: after joins[i] tiles, the i-th of the peers' shards to arrive (i from 0) joins the
-  /// walk over the own and earlier shards; the columns that it missed come last. Empty: see
-  /// `apart`. Only for a call's first GEMM: when later GEMMs begin, all rows are here.
+  /// By shard: after joins[i] tiles, the i-th shard that arrives (i from 0) joins the walk over the
+  /// own and earlier shards; the columns that it missed come last. Empty: see `apart`. Used only in
+  /// a call's first GEMM, since all rows have arrived when later GEMMs begin.
   std::vector<int> joins{};
   double predicted_us = 0;
   /// `unfused`: GEMMs begin when all rows have arrived. `medium`: one GEMM per shard, each of which
   /// waits only for that shard.
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push only): rows are passed from rank to rank
-  /// Transport store: number of CTAs of the GEMM kernel that multiply nothing but send all rows, by
-  /// bulk copies; 0: idle warps of all CTAs send the rows.
+  /// Transport store: number of CTAs of the GEMM kernel that send all rows by bulk copies and do
+  /// not multiply; 0: idle warps of all CTAs send the rows.
   int senders = 0;
 
-  /// Whether waits for flags come between copies. Each such wait is a kernel.
+  /// Whether the stream of copies also contains waits for flags. Each such wait is a kernel.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
   /// SMs that the GEMMs leave free for the kernels that move rows. Without a free SM such a kernel
   /// could not start while the GEMMs wait for it, and the call would never end
@@ -46,12 +46,12 @@ struct AgGemmWay {
   [[nodiscard]] int left_free() const;
 };
 
-/// SMs that plans with relays leave free: each wait is a kernel of one warp.
+/// SMs that plans with relays() leave free for the waiting kernels, which have one warp each.
 inline constexpr int kRelayMultiprocessors = 1;
-/// SMs that plans of transport nccl leave free: one for each CTA that NCCL's kernels may have.
+/// SMs that plans of transport nccl leave free, one for each CTA that NCCL's kernels may have.
 inline constexpr int kNcclMultiprocessors = 4;
 
-/// CTAs that only send: enough to fill the links (benchmarks/nvidia-h200-tp4/links.jsonl).
+/// Number of CTAs that only send, enough to fill links (benchmarks/nvidia-h200-tp4/links.jsonl).
 inline constexpr int kSenders = 8;
 
 /// Whether clusters have at most two CTAs. Alone on a device, such a GEMM is always resident as a
@@ -61,19 +61,19 @@ constexpr bool fits_beside_copies(const GemmTile& tile) { return tile.cluster() 
 /// The most chunks per shard that a slot has flags for.
 inline constexpr std::int64_t kMaxChunks = 1024;
 
-/// The GEMM of a call's i-th output, on m rows: with one weight, or with gate and up together
-/// (swiglu).
+/// The GEMM of a call's i-th output, on m rows. It has one weight or, with swiglu, the weights of
+/// gate and up together.
 GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
 
-/// Index of the GEMM that runs first and that plans are made for: the widest, which overlaps most.
+/// Index of the widest GEMM. It runs first, since it overlaps most, and plans are made for it.
 std::size_t widest_product(const Problem&);
 
-/// All GEMMs of a call as one: weights are side by side, each beginning at a tile's first column.
+/// All GEMMs of a call as one GEMM. Its weights are side by side and begin at borders of tiles.
 GemmProblem merged_product(const Problem&, const GemmTile&);
 /// Whether the plan runs all GEMMs as one kernel: it does if the plan is whole, the call has two to
 /// kMostWeights GEMMs, and the tile takes several weights (can_merge).
 bool is_merged(const Problem&, const AgGemmWay&);
-/// Predicted time of the plan's GEMMs alone, one after the other or as one.
+/// Predicted time of all GEMMs of the plan if nothing else runs.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
 /// Number of tiles of the plan's first GEMM.
 int tiles_of(const AgGemmWay&, const Problem&);
@@ -82,11 +82,11 @@ int tiles_of(const AgGemmWay&, const Problem&);
 /// ag_gemm, n or k not a multiple of 8, no rows).
 std::vector<AgGemmWay> ag_gemm_candidates(const Problem&, const GemmMachine& = {});
 
-/// The same for transport nccl, which is only used when asked for: it needs libnccl and an NCCL
-/// communicator. None for fewer than 20 SMs (24 on a share).
+/// The same for transport nccl, which is used only on request, since it needs libnccl and an NCCL
+/// communicator. Empty for fewer than 20 SMs (24 on a share of a GPU).
 std::vector<AgGemmWay> ag_gemm_nccl_candidates(const Problem&, const GemmMachine& = {});
 
-/// Path medium: the order of tiles in one shard, the `section`-th to arrive (0: the own shard).
+/// Path medium: the order of tiles in the `section`-th shard that arrives (0: the own shard).
 schedule::GatherOrder shard_order(const schedule::GatherOrder&, int section);
 
 /// Predicted time until a problem's rows have reached all ranks, if nothing else runs.

@@ -13,10 +13,10 @@ struct Travel {
   Transport transport = {};
   RouteKind route = RouteKind::mesh;
   schedule::Index chunk_rows = 1;
-  int senders = 0;  ///< CTAs that only send
+  int senders = 0;  ///< number of CTAs that only send
 };
 
-/// The traffic: every rank sends a shard of `rows` rows to all others.
+/// An all-gather in which every rank sends a shard of `rows` rows to all peers.
 struct Gathering {
   Travel way;
   schedule::Index rows = 0, row_bytes = 0;
@@ -31,8 +31,8 @@ struct Gathering {
 /// nothing else runs. `peer`: the shard's place in order of arrival, from 1.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);
 
-/// Time of a call whose GEMMs alone take `products_us`. Shards are walked in order of arrival, the
-/// own one first: the first `apart` of them one after the other, the others together.
+/// Time of a call whose GEMMs alone take `products_us`. The first `apart` shards, beginning with
+/// the own shard, are walked one after the other; all later shards are walked together.
 double gathered_us(const Hardware&, const Gathering&, double products_us, int apart);
 
 }  // namespace tilelace::plan

@@ -11,13 +11,13 @@
 
 namespace tilelace::plan {
 
-/// Ranks send partial sums of tiles to the tiles' owners, and owners send finished tiles to all.
+/// Ranks send partial sums to the owners of tiles, and owners send finished tiles to all ranks.
 struct GemmArWay {
   GemmPlan gemm;
   std::int64_t block_rows = 1;  ///< rows of a shard in each block (schedule/share_order.h)
-  int lag = 1;                  ///< a column's own tiles come `lag` columns after its remote tiles
+  int lag = 1;                  ///< own tiles of a column come `lag` columns after its remote tiles
   double predicted_us = 0;
-  bool by_columns = false;  ///< true: a rank owns columns of all rows (one block); false: rows
+  bool by_columns = false;  ///< true: a rank owns columns (one block); false: a rank owns rows
 };
 
 /// Number of tiles. Each is computed by one worker (a cluster).
@@ -31,17 +31,17 @@ void require_gemm_ar(const Problem&);
 /// the ranks. Errors: usage (not a gemm_ar, n or k not a multiple of 8, no rows).
 std::vector<GemmArWay> gemm_ar_candidates(const Problem&, const GemmMachine& = {});
 
-/// If owners have columns and all tiles end at once: how long to hold back the partials of each
-/// owner's second half of columns; else, or in two rounds, 0. The first half's partials then travel
-/// first; its results travel while the second half's partials arrive and are added.
+/// Time for which the partials of each owner's second half of columns are held back, so that the
+/// results of the first half travel while these partials arrive and are added. 0 unless owners have
+/// columns, all tiles end at once and the plan has one round.
 double gemm_ar_hold_us(const Problem&, const GemmArWay&);
 
 schedule::ShareOrder gemm_ar_order(const Problem&, const GemmArWay&, int rank);
 
-/// Flags per slot on each rank: for partials and for finished tiles.
+/// Number of flags per slot on each rank, for partials and for finished tiles.
 constexpr std::int64_t kGemmArFlags = 2 * kMaxPartialFlags;
 
-/// Bytes per slot on each rank, enough for every plan: partials, and results if they are staged.
+/// Bytes per slot on each rank for partials and for staged results, enough for every plan.
 std::int64_t gemm_ar_staging_bytes(const Problem&, int architecture = 0);
 
 }  // namespace tilelace::plan

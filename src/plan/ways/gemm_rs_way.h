@@ -10,7 +10,7 @@
 
 namespace tilelace::plan {
 
-/// Remote shards are computed first. Partials are stored directly into their owner's slot.
+/// Remote shards are computed first. Partials are stored directly in their owner's staging memory.
 struct GemmRsWay {
   GemmPlan gemm;
   /// 1: remote shards are walked together, so that the weight is read only once for all of them;
@@ -30,11 +30,11 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem&, const GemmMachine& = {
 /// Number of rows of workers' tiles, in all shards or, with `pairs`, in all pairs of shards.
 schedule::Index tile_rows_of(const schedule::RowSplit&, const GemmTile&, bool pairs);
 
-/// Bytes of a piece of a partial: eight values from each thread of a group.
+/// Bytes of a piece of a partial, which has eight values from each thread of a warpgroup.
 constexpr int kPartialPieceBytes = 2048;
 
-/// Number of parts, each with a flag, in the partial of a worker's tile: one per math group that
-/// computes the tile. If groups take turns (pingpong), one group of each CTA computes a tile.
+/// Number of parts in the partial of a worker's tile: one part, with a flag, per warpgroup that
+/// computes the tile. With ping-pong (warpgroups alternate between tiles), that is one per CTA.
 int given_parts(const GemmTile&);
 
 /// Bytes of all parts of a partial, each rounded up to whole pieces (kPartialPieceBytes).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_rs on GPUs by methods of other libraries: partials are copied to their owner shard by shard,
-// added in the owner's memory, or passed around a ring. Used only when asked for.
+// added in the owner's memory, or passed around a ring. These plans are used only on request.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -16,17 +16,17 @@ namespace tilelace::plan {
 using schedule::HandWay;
 
 struct HandedPartialsWay {
-  GemmPlan gemm;  ///< method `copied`: for the largest shard, launched once per shard
+  GemmPlan gemm;  ///< method `copied`: GEMM of the largest shard, launched once per shard
   HandWay way = HandWay::copied;
-  std::int64_t chunk_rows = 1;  ///< rows that a CTA adds at a time; added, ring: also rows per flag
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA adds at a time; also rows per flag, if any
   double predicted_us = 0;
 };
 
 /// Number of tiles of one launch. Each is computed by one worker (a cluster).
 int tiles_of(const HandedPartialsWay&, const Problem&);
 
-/// How the public plan describes a method: medium push, unfused add, or unfused store over the
-/// ring.
+/// Path, route and transport of a public plan with this method. `copied`: medium mesh push;
+/// `added`: unfused mesh add; `ring`: unfused ring store.
 Path path_of(HandWay);
 RouteKind route_of(HandWay);
 Transport transport_of(HandWay);
@@ -44,13 +44,13 @@ std::optional<HandWay> way_of(Op, Path, RouteKind, Transport);
 std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem&, HandWay,
                                                     const GemmMachine& = {});
 
-/// The schedule of the kernel after the GEMM.
+/// The schedule of the kernel that runs after the GEMM.
 schedule::ReduceRows hand_rows_schedule(const Problem&, const HandedPartialsWay&, int rank);
 
 /// The most roundings that a partial goes through on its way, alone and as a part of sums.
 int roundings_of(HandWay, int ranks);
 
-/// Bytes per slot on each rank, enough for every method: own partials, then arriving ones.
+/// Bytes per slot on each rank for own and arriving partials, enough for every method.
 std::int64_t gemm_hand_staging_bytes(const Problem&);
 /// Method `copied`: bytes from one source's partial to the next source's partial in a slot.
 std::int64_t copied_pitch(const Problem&);

@@ -16,18 +16,18 @@ namespace tilelace::plan {
 
 struct UnfusedSumWay {
   GemmPlan gemm;
-  /// `pull`: every rank reads the rows that it needs (gemm_ar: all). `store` (gemm_ar): every rank
-  /// reads its own rows and writes their sum to all peers: less traffic than `pull`, but one more
-  /// wait. `push`: a collective of the partials (schedule/exchange.h).
+  /// `pull`: every rank reads the rows that it needs (gemm_ar: all rows). `store` (gemm_ar): every
+  /// rank sums its own rows and stores the sum at all peers, with less traffic than `pull` but one
+  /// more wait. `push`: a collective adds the partials (schedule/exchange.h).
   Transport transport = transport_that(Carrier::engine, true);
-  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; transport store: rows per flag
+  std::int64_t chunk_rows = 1;  ///< rows that a CTA sums at a time; also rows per flag, if any
   double predicted_us = 0;
-  /// Transport push of gemm_ar: 1 (one-shot): every rank sums all rows; 2 (two-shot): each rank
-  /// sums its own rows and sends the sum to all. (chunk_rows is unused: see pushed_plan().)
+  /// gemm_ar with transport push. 1 (one-shot): every rank sums all rows; 2 (two-shot): each rank
+  /// sums its own rows and sends the sum to all ranks. Transport push does not use chunk_rows.
   int shots = 1;
-  bool lines = false;  ///< transport push: flags are in the data (true) or one per chunk (false)
-  /// 0: this library's kernel multiplies. N: cuBLASLt does, by the N-th algorithm that it proposes,
-  /// or by the last if there are fewer; the prediction derives from this library's kernel, `gemm`.
+  bool lines = false;  ///< transport push; true: flags are in the data; false: a flag per chunk
+  /// 0: this library's kernel multiplies. N: cuBLASLt multiplies with the N-th algorithm that it
+  /// proposes, or with the last if it proposes fewer; the predicted time derives from `gemm`.
   int cublas = 0;
 };
 
@@ -44,22 +44,22 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem&, const GemmMach
 /// Predicted time of the sum if nothing else runs.
 double reduce_us(const Problem&, const UnfusedSumWay&, const Hardware&);
 
-/// The most CTAs of the kernel that sums: one per SM that the GEMM uses.
+/// The largest number of CTAs of the kernel that sums: one CTA per SM that the GEMM uses.
 int reduce_ctas(const UnfusedSumWay&);
 
 /// The schedule of the kernel that sums.
 schedule::ReduceRows reduce_rows_schedule(const Problem&, const UnfusedSumWay&, int rank);
 
-/// Transport push: the collective's call, whose input is the rank's partial; and the collective's
-/// plan. All ranks must pass equal CollectiveMachines.
+/// Transport push: pushed_sum gives the collective's call, whose input is the rank's partial.
+/// pushed_plan gives the collective's plan; all ranks must pass equal CollectiveMachines to it.
 CollectiveCall pushed_sum(const Problem&, int rank);
 CollectivePlan pushed_plan(const UnfusedSumWay&, const CollectiveCall&, CollectiveMachine);
 
 /// Bytes that a rank's partial takes in a slot. Pushed data follows it.
 std::int64_t partial_bytes(const Problem&);
 
-/// Bytes per slot on each rank that calls of up to the problem's m rows need: first for data; then,
-/// beside the slot, for words that carry their call's number.
+/// Bytes per slot on each rank, for calls of up to the problem's m rows. gemm_reduce_staging_bytes
+/// is for data; gemm_reduce_line_bytes, beside the slot, is for words with their call's number.
 std::int64_t gemm_reduce_staging_bytes(const Problem&);
 std::int64_t gemm_reduce_line_bytes(const Problem&);
 

@@ -17,12 +17,12 @@ struct CallKind {
   bool operator==(const CallKind&) const = default;
 };
 
-/// A call's bytes, without predictions: eight per number; lists and texts begin with their length.
+/// A call's bytes without predictions. A number has 8 bytes; lists and texts begin with a length.
 std::string call_bytes(const Problem&, const Plan&, const CallKind& = {});
 /// The bytes of the plan alone.
 std::string choice_bytes(const Plan&);
 
-/// 32-bit hash of call_bytes, not 0.
+/// A 32-bit hash of all that call_bytes contains; never 0.
 std::uint32_t agreement_hash(const Problem&, const Plan&, const CallKind& = {});
 
 }  // namespace tilelace::plan
