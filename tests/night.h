@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environment variables that `./test --all` sets. They make tests of random cases try other cases
-// than in `./test`, and more of them.
+// Environment variables that `./test --all` sets. They make tests of random cases try more
+// cases, and other cases than in `./test`.
 #pragma once
 #include <algorithm>
 #include <cstdint>

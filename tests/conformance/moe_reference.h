@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reference for mixtures of experts, in fp64, straight from the routing (no map of rows): the
-// data of all ranks, the exact results, and a bound on the error of each element.
+// A reference for mixtures of experts: the data of all ranks, the results in fp64, and a bound on
+// the error of each element. It uses the routing itself, without a map of rows.
 #pragma once
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ struct MoeCase {
   bool biased = false, scatters = true;
   enum class Add { none, all, own } add = Add::none;
   bool integers = false;
-  float filled = 1;  ///< share of elements that are drawn; the others are 0, which keeps sums small
+  float filled = 1;  ///< share of elements that are drawn at random; all other elements are 0
   std::uint32_t seed = 0;
 
   [[nodiscard]] int ranks() const { return static_cast<int>(parts.size()); }
@@ -60,7 +60,7 @@ struct MoeCase {
     return (row_of(layer.activation).gated ? 2 : 1) * layer.inner;
   }
 
-  /// Elements of tensor number `name`, exact in the layer's type. Every name and rank has its own.
+  /// Elements of tensor number `name` of a rank. They are exact in the layer's type.
   [[nodiscard]] std::vector<float> values(int name, int rank, std::int64_t count,
                                           float scale = 1) const {
     std::mt19937 random(seed * 977U + static_cast<std::uint32_t>(name * 31 + rank));
@@ -97,7 +97,7 @@ struct MoeCase {
     return values(5, r, tokens * layer.hidden);
   }
 
-  /// The rows of a rank: (token, slot) pairs of its experts, ordered by expert and then by pair.
+  /// The (token, slot) pairs that go to a rank's experts, ordered by expert and then by pair.
   [[nodiscard]] std::vector<std::size_t> pairs(int rank) const {
     const MoeLayer l = on(rank);
     std::vector<std::size_t> kept;
@@ -127,7 +127,7 @@ inline std::vector<Within> first_half(const MoeCase& c, int rank) {
     const auto token = static_cast<std::int64_t>(pair) / l.top_k;
     const std::int64_t expert = c.ids[pair] - l.first;
     std::vector<float> row(x.begin() + token * l.hidden, x.begin() + (token + 1) * l.hidden);
-    for (auto& v : row) {  // rounded exactly like the implementation's values, so the bound is 0
+    for (auto& v : row) {  // The implementation rounds v in the same way, so v has no error.
       if (!l.weight_on_input) break;
       std::byte word[8];
       store_element(word, l.dtype, 0, v * c.weights[pair]);
@@ -191,7 +191,7 @@ inline std::vector<Within> second_half(const MoeCase& c,
   return sums;
 }
 
-/// The first element outside its bound, as text, or "". `exact`: all bounds are 0.
+/// Describes the first element outside its bound; "" if there is none. `exact`: all bounds are 0.
 inline std::string difference(const std::vector<Within>& want, const std::vector<float>& got,
                               bool exact) {
   if (want.size() > got.size()) return fmt::format("{} elements of {}", got.size(), want.size());

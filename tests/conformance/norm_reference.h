@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reference for all_reduce_norm, bit for bit as tilelace/all_reduce_norm.h defines it.
+// Computes the bits of all_reduce_norm's results, as tilelace/all_reduce_norm.h defines them.
 #pragma once
 #include <fmt/format.h>
 
@@ -66,7 +66,7 @@ inline std::uint16_t half_of(Item item, float f) {
   return item == Item::bf16 ? float_to_bf16(f) : float_to_fp16(f);
 }
 
-/// Elements of a tensor. `which` < ranks: x of that rank; ranks: residual; ranks + 1: weight.
+/// Elements of a tensor. `which` < ranks: x of rank `which`; ranks: residual; ranks + 1: weight.
 inline Halves norm_input(const NormCase& c, int which, std::int64_t count) {
   std::mt19937 random(static_cast<std::uint32_t>(c.seed * 131 + static_cast<unsigned>(which)));
   Halves words(static_cast<std::size_t>(count));
@@ -88,7 +88,7 @@ inline float value_of_e4m3(unsigned bits) {
   return static_cast<float>((bits & 0x80U) != 0 ? -value : value);
 }
 
-/// The nearest e4m3 value; in a tie, the one with even bits.
+/// Rounds to the nearest e4m3 value, and rounds ties to even.
 inline std::uint8_t nearest_e4m3(float f) {
   unsigned best = 0;
   double least = std::numeric_limits<double>::infinity();

@@ -16,7 +16,7 @@ namespace tilelace::test {
 
 /// The values of an operand.
 enum class Fill : std::uint8_t {
-  exact,   ///< {-1, 0, 1}, few non-zeros per row: sums are exact in every type
+  exact,   ///< values of {-1, 0, 1}, with few non-zeros in inputs, so that sums are exact
   normal,  ///< about N(0, 1), with many different bit patterns
 };
 
@@ -24,11 +24,11 @@ enum class Fill : std::uint8_t {
 struct Source {
   Fill fill = Fill::exact;
   std::uint64_t seed = 0;
-  std::int64_t per_row = 0;  ///< non-zeros per row (exact)
+  std::int64_t per_row = 0;  ///< Fill::exact: the largest number of non-zeros per row
 };
 
-/// Allocates memory for operands, and fills and checks it: on the host, or on a device in stream
-/// order.
+/// Allocates, fills and checks memory for operands. The memory is on the host, or on a device,
+/// where the work is in stream order.
 class Place {
  public:
   Place() = default;
@@ -54,29 +54,29 @@ class Place {
 struct Layout {
   std::int64_t pad = 0;         ///< padding of each row, in units of 16 bytes
   std::int64_t offset = 0;      ///< offset of data in a cache line, in units of 16 bytes
-  std::size_t guard = 1 << 16;  ///< bytes of a guard; enough to catch writes by a wrong stride
-  bool inputs = false;          ///< inputs have guards, too
+  std::size_t guard = 1 << 16;  ///< bytes of a guard, enough to catch writes with a wrong stride
+  bool inputs = false;          ///< whether inputs have guards, too
 };
 
 class Operands {
  public:
   Operands(Place& place, const Problem& problem, int rank, Fill fill, const Layout& layout = {});
 
-  /// Sets how often a rank's part of a sum is rounded before the sum is rounded. Default: once.
+  /// Sets Parts::roundings of results that are sums over ranks. Default: 1.
   void expect_roundings(int roundings) { roundings_ = roundings; }
-  /// Changes to a problem with other rows and the same weights, and makes new inputs and results.
+  /// Switches to a problem with other rows but the same weights, and makes new inputs and results.
   void reshape(Place& place, const Problem& problem);
 
   /// Fills weights and biases. Every rank must pass the same seed.
   void fill_weights(std::uint64_t seed);
-  /// Fills the inputs, and the results with poison.
+  /// Fills the inputs with values and the results with poison.
   void fill(std::uint64_t seed);
-  /// To make check() fail: zeroes this rank's input; zeroes `rank`'s part of the reference.
+  /// Zeroes this rank's input, so that check() must fail.
   void drop_input();
-  void drop_reference(int rank);
+  void drop_reference(int rank);  ///< zeroes the part of `rank` in the reference
 
   /// The tensors in the form that a call takes. `gathered` and `residual` are empty if the problem
-  /// has none.
+  /// has no such tensor.
   struct Views {
     TensorView input, gathered, residual;
     std::vector<TensorView> weights, biases, outs;
@@ -86,18 +86,18 @@ class Operands {
   [[nodiscard]] const Problem& problem() const { return problem_; }
   [[nodiscard]] const OpShape& shape() const { return shape_; }
   [[nodiscard]] bool exact() const { return fill_ == Fill::exact; }
-  /// results(): one span over all results and guards. pieces(), for dense results only: a span per
-  /// result, outs before gathered.
+  /// results() is one span over all results and guards. pieces() is for dense results only. It has
+  /// a span per result: first the outs, then gathered.
   [[nodiscard]] std::span<std::byte> results() const { return results_.region; }
   [[nodiscard]] std::vector<std::span<std::byte>> pieces() const;
 
   /// Result i and the operands that determine it. Valid as long as this object.
   [[nodiscard]] Judged judged(std::size_t i) const;
-  /// Checks all results and all guards; returns what is wrong, or empty text. All work must have
+  /// Checks all results and guards, and returns what is wrong, or empty text. All work must have
   /// finished. Raises `worst` to the largest relative error of a result against fp64. Results that
   /// are exact, have an activation or have few elements do not count for `worst`.
   [[nodiscard]] std::string check(double* worst = nullptr) const;
-  /// Returns how many bytes of results were written; empty text if none.
+  /// Returns a text that says how many bytes of results were written, or empty text if none were.
   [[nodiscard]] std::string check_untouched() const;
 
  private:
@@ -131,7 +131,7 @@ class Operands {
   std::vector<std::int64_t> borders_;
   int roundings_ = 1;
   std::uint64_t weight_seed_ = 0;
-  std::vector<TensorView> reference_weights_;  ///< of all parts (OpShape), in order
+  std::vector<TensorView> reference_weights_;  ///< weights of all parts (OpShape), in order
   TensorView reference_;                       ///< inputs of all parts, in order
   Views views_;
   std::vector<Guarded> inputs_;

@@ -18,7 +18,7 @@ using test::Fill;
 struct RunOptions {
   Fill fill = Fill::exact;
   int repeats = 1;     ///< how often a case's calls are made, each time with new inputs
-  int drop_rank = -1;  ///< zeroes this rank's input, so that the check must fail; -1: none
+  int drop_rank = -1;  ///< the rank whose input is zeroed, so that the check must fail; -1: none
   /// Called with every rank's result of every call, before the check.
   std::function<void(int rank, int call, const std::vector<TensorView>&)> observe;
 };

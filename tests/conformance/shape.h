@@ -10,7 +10,7 @@
 
 namespace tilelace::test {
 
-/// The number of rows before each rank's shard, then m.
+/// The first row of each rank's shard, and m as the last element.
 inline std::vector<std::int64_t> borders_of(const Problem& p) {
   std::vector<std::int64_t> borders{0};
   for (int r = 0; r < p.ranks; ++r) {
@@ -47,8 +47,8 @@ struct OpShape {
   bool sums = false;
   int parts = 1;                             ///< number of parts that a result sums
   int own_part = 0;                          ///< index of this rank's part
-  std::int64_t input_row = 0, inputs = 0;    ///< first row, and number, of this rank's inputs
-  std::int64_t result_row = 0, results = 0;  ///< the same for this rank's results
+  std::int64_t input_row = 0, inputs = 0;    ///< `inputs` rows of input, from `input_row` on
+  std::int64_t result_row = 0, results = 0;  ///< `results` rows, from `result_row` on
 };
 
 }  // namespace tilelace::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Formulas of an operand element's value and a result element's error bound, on host and device.
+// Computes values of operands' elements and error bounds of results, on host and device.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace tilelace::test {
 
-constexpr std::uint8_t kPoison = 0xFF;  // NaN in every type
+constexpr std::uint8_t kPoison = 0xFF;  // Elements made of this byte are NaNs in every type.
 
 /// Hashes a position to a number (splitmix64).
 TILELACE_HD inline std::uint64_t hash(std::uint64_t x) {
@@ -29,15 +29,15 @@ TILELACE_HD inline std::int64_t sparse_col(std::uint64_t seed, std::int64_t row,
   return static_cast<std::int64_t>(h % static_cast<std::uint64_t>(cols));
 }
 
-/// The value of a non-zero, by row and column: two non-zeros of a row in one column are equal.
+/// The value of the non-zero at this row and column.
 TILELACE_HD inline float sparse_value(std::uint64_t seed, std::int64_t row, std::int64_t col,
                                       std::int64_t cols) {
   const std::uint64_t h = hash(seed * 31 + static_cast<std::uint64_t>(row * cols + col));
   return (h & 1) != 0 ? 1.0F : -1.0F;
 }
 
-/// About N(0, 1): the sum of three 21-bit uniforms. It is exact in fp32, so hosts and devices get
-/// the same bits. `place`: the element's index in the whole tensor.
+/// A value distributed about like N(0, 1), the sum of three uniform 21-bit numbers. The sum is
+/// exact in fp32, and equal on hosts and devices. `place`: the element's index in the whole tensor.
 TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
   constexpr std::uint64_t kMask = (1U << 21U) - 1;
   const std::uint64_t h = hash(seed * 0x100000001B3ULL + place);
@@ -47,7 +47,7 @@ TILELACE_HD inline float normal_value(std::uint64_t seed, std::uint64_t place) {
 }
 
 /// How many non-zeros a row of {-1, 0, 1} may have. Sums over all ranks, with bias and residual,
-/// must stay exact: integers up to 1 / roundoff. 0: even one non-zero is too many.
+/// are exact up to 1 / unit_roundoff. 0: even one non-zero is too many.
 inline std::int64_t exact_per_row(DType type, int ranks) {
   const auto most = static_cast<std::int64_t>(1 / unit_roundoff(type)) - 2;
   return std::min<std::int64_t>(31, most / ranks);
@@ -56,7 +56,7 @@ inline std::int64_t exact_per_row(DType type, int ranks) {
 /// A product whose k is split into parts, one per rank. Each part has its own operand and weight.
 struct Parts {
   int count = 1;
-  std::int64_t a = 0, weight = 0;  ///< elements from one part to the next
+  std::int64_t a = 0, weight = 0;  ///< strides between parts of `a` and of `weight`, in elements
   int roundings =
       0;  ///< how often a part, or a sum of some parts, is rounded before the last rounding
 };
@@ -69,16 +69,16 @@ struct Judged {
   plan::GemmProblem problem;
   Activation activation;
   Parts parts = {};
-  const void* up = nullptr;  ///< gated problem (swiglu): the weight of up
+  const void* up = nullptr;  ///< the weight of up in a gated problem (swiglu), or null
   const void* up_bias = nullptr;
-  const void* residual = nullptr;  ///< shaped like out, or null; added to the product
+  const void* residual = nullptr;  ///< a matrix shaped like out, added to the product; null: none
   std::int64_t stride = 0;         ///< elements from one row of out to the next; 0: dense
 };
 
 struct Rule {
   double u = 0;
   double tiny = 0;             ///< error of rounding to a subnormal number
-  double extra_roundings = 0;  ///< error of an activation, in fp32 roundings of its result
+  double extra_roundings = 0;  ///< error of an activation, as a multiple of 2^-24 * |result|
   bool exact = false;
   std::int64_t samples = 0, skip_k = 0;
   std::int64_t n = 0;  ///< columns of the result
@@ -94,7 +94,7 @@ inline Rule rule_of(const Judged& j, std::int64_t samples, bool exact, std::int6
           j.problem.out_n()};
 }
 
-/// Threads that compute one element together: a warp, or one thread (hosts, emulated GPUs).
+/// Number of threads that compute one element: a warp on GPUs, one thread elsewhere.
 #ifdef __CUDA_ARCH__
 constexpr int kLanes = 32;
 #else
@@ -128,7 +128,7 @@ struct Factor {
   const void* bias;
 };
 
-/// One element of one part's product; lanes split k. Adds the sum of |a w| to `magnitude`.
+/// Computes an element of one part's product. Lanes split k. Adds the sum of |a w| to `magnitude`.
 template <class T>
 TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std::int64_t row,
                               std::int64_t col, const Rule& rule, int lane, double& magnitude) {
@@ -148,7 +148,7 @@ TILELACE_HD double product_of(const Judged& j, const void* weight, int part, std
   return sum;
 }
 
-/// An element in fp64 (`value`), and a bound of a result's error before its rounding (`before`).
+/// `value`: an element in fp64. `before`: a bound of the result's error before its last rounding.
 struct Expected {
   double value, before;
 };
@@ -216,7 +216,7 @@ struct Judgement {
   double norm = 0;                  ///< sum of squared expected values
   std::int64_t row = -1, col = -1;  ///< one wrong element
   double got = 0, expected = 0;
-  std::int64_t first_row = -1, last_row = -1;  ///< rows with wrong elements
+  std::int64_t first_row = -1, last_row = -1;  ///< the first and last row with wrong elements
   [[nodiscard]] double relative() const {
     return norm > 0 ? std::sqrt(error / norm) : std::sqrt(error);
   }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds a device's row in core/architecture.h: the row whose plans and kernels are checked on it.
+// Finds the row of core/architecture.h whose plans and kernels are checked on a device.
 #pragma once
 #include "backend/cuda/base/cuda_check.h"
 #include "core/architecture.h"
 
 namespace tilelace::gpu_test {
 
-/// The row of a device. If there are no kernels for it, the first row; launches then report that.
+/// The row of a device, or the first row if the device has no kernels (launches then fail).
 inline int architecture_of_device(int device) {
   int major = 0, minor = 0;
   cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "device");

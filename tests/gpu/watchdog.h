@@ -11,8 +11,8 @@
 
 namespace tilelace::gpu_test {
 
-/// Ends the process if it exceeds its time limit: a call that hangs in the driver cannot be ended
-/// in another way.
+/// Ends the process if it exceeds its time limit, because a call that hangs in the driver cannot be
+/// ended in another way.
 class Watchdog {
  public:
   Watchdog(const char* program, double seconds)

@@ -31,7 +31,7 @@ struct Case {
   Counts counts = {0};         ///< counts of the call; all_to_all: empty
   std::vector<Counts> matrix;  ///< all_to_all: elements [sender][receiver]
   bool in_place = false;
-  bool shifted = false;  ///< data is off its alignment by an element
+  bool shifted = false;  ///< whether data is off its alignment by one element
   CollectiveOptions options;
   std::uint32_t seed = 0;
 
@@ -63,7 +63,7 @@ inline std::uint64_t word_of(const Case& c, int rank, std::int64_t i) {
   h = (h ^ h >> 32U) * 0xd6e8feb86659fd93U;
   h ^= h >> 29U;
   if (!row_of(c.item).floats || !row_of(c.collective).sums) return h;
-  // NaNs only for max: the bits of a sum of two NaNs are not defined.
+  // Only max gets NaNs, because the bits of a sum of two NaNs are not defined.
   const bool none = c.reduction == Reduction::max && h % 31 == 0;
   const float value = none ? std::numeric_limits<float>::quiet_NaN()
                            : (static_cast<float>(h % 20011U) - 10005.0F) / 977.0F;
@@ -132,7 +132,7 @@ inline std::vector<std::uint64_t> expected_of(const Case& c, int rank, int ranks
 /// Memory for elements, between guards.
 class Elements {
  public:
-  /// Not `guarded`: no guard after the elements, so that a sanitizer sees reads beyond them.
+  /// If not `guarded`, no guard follows the elements, so that a sanitizer sees reads beyond them.
   Elements(const Case& c, std::int64_t count, bool guarded = true)
       : item_(static_cast<std::size_t>(c.bytes())),
         first_(kGuard + (c.shifted ? item_ : 0)),
@@ -142,7 +142,7 @@ class Elements {
     return memory_.data() + first_ + static_cast<std::size_t>(i) * item_;
   }
   void put(std::int64_t i, std::uint64_t word) { std::memcpy(at(i), &word, item_); }
-  /// The first element that differs, or a guard that was written; "" if there is none.
+  /// Describes the first element that differs or a guard that was written; "" if there is neither.
   std::string difference(std::int64_t first, const std::vector<std::uint64_t>& words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
       if (std::memcmp(at(first + static_cast<std::int64_t>(i)), &words[i], item_) == 0) continue;
@@ -237,7 +237,7 @@ class Draw {
     c.reduction = static_cast<Reduction>(below(3));
     return next(c);
   }
-  /// Draws a case with c's collective and item, and c's reduction if both allow it, else sum.
+  /// Draws a case with c's collective, item and, if they allow it, reduction (default: sum).
   Case next(Case c) {
     const CollectiveRow& row = row_of(c.collective);
     if (!row.sums || (c.reduction == Reduction::avg && !row_of(c.item).floats))

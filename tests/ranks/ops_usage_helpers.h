@@ -63,7 +63,7 @@ class Matrix {
     while (reinterpret_cast<std::uintptr_t>(base) % 64 != 0) ++base;
     view_ = dense(base, DType::fp32, rows, cols);
   }
-  Matrix(Matrix&&) = default;  // views stay valid
+  Matrix(Matrix&&) = default;  // views are valid after a move
   Matrix& operator=(Matrix&&) = default;
   [[nodiscard]] const TensorView& view() const { return view_; }
   float& at(std::int64_t i, std::int64_t j) {
@@ -130,7 +130,7 @@ inline Preparation preparation(Op op, int ranks, std::vector<TensorView> weights
   return p;
 }
 
-/// The tensors of a rank. Weights: w0 and w2 [kN0, kK], w1 [kN1, kK]; w3 is not prepared.
+/// The tensors of a rank. The weights are w0 to w3, but w3 is not prepared.
 struct Rank {
   Matrix a{kShard, kK}, x{kM, kK}, w0{kN0, kK}, w1{kN1, kK}, w2{kN0, kK}, w3{kN0, kK};
   Matrix narrow{kN0, 4}, b0{1, kN0}, b1{1, kN1}, out0{kM, kN0}, out1{kM, kN1}, gathered{kM, kK};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays sums after a GEMM: role loops record the steps of all ranks' workers, then the workers take
-// one step each in turn. A test defines what a step does, except for waits and signals.
+// Simulates sums after a GEMM. Role loops record the steps of all ranks' workers; then the workers
+// take one step each in turn. A test defines what a step does, except for waits and signals.
 #pragma once
 #include <algorithm>
 #include <random>
@@ -15,9 +15,9 @@ namespace tilelace::schedule {
 struct Step {
   enum class Kind : std::uint8_t { reduce, deliver, give, store, signal, wait };
   Kind kind;
-  SumChunk chunk;  ///< all steps but signal and wait
-  int peer = 0;    ///< signal, give
-  Index flag = 0;  ///< signal, wait
+  SumChunk chunk;  ///< used by all steps except signal and wait
+  int peer = 0;    ///< used by signal and give
+  Index flag = 0;  ///< used by signal and wait
 };
 
 /// Verbs of run_reduce_rows and run_hand_rows, which record steps.
@@ -35,9 +35,9 @@ struct Recorder {
 struct Sizes {
   RowSplit split;
   std::vector<Index> borders;
-  int kind = 0;  ///< 0 to 2: value of a SumForm or a HandWay, as the test needs
+  int kind = 0;  ///< value of a SumForm or a HandWay (0 to 2), as the test needs
   Index row_units = 1, chunk_rows = 1;
-  int workers = 1, resident = 1;  ///< workers of a rank; how many run at the same time
+  int workers = 1, resident = 1;  ///< `workers` of a rank, of which `resident` run at the same time
 
   [[nodiscard]] ReduceRows schedule(int rank, SumForm form) const {
     RowSplit uneven = split;
@@ -80,7 +80,7 @@ class SumPlay {
   std::string play() {
     for (bool moved = true; moved && trouble_.empty();) {
       moved = false;
-      // Ranks progress unequally: if they ran in step, errors of order would not show.
+      // Ranks progress unequally, because errors of order would not show if all ranks ran in step.
       for (std::size_t r = 0; r < ranks_.size(); ++r)
         moved = rng_() % 3 == 0 || turn(static_cast<int>(r)) || moved;
     }

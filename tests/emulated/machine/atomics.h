@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flag operations of fibers (emulated threads). `wide`: at system scope; else at device scope.
+// Flag operations of fibers (emulated threads). `wide`: system scope, else device scope.
 #pragma once
 #include <cstdint>
 

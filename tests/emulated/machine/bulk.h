@@ -20,7 +20,7 @@ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uin
 /// `land` gets the bytes that were read from shared memory and writes them to their destination.
 void bulk_store(std::uint32_t from, std::uint32_t bytes,
                 std::function<void(const std::byte*, const Asked&)> land);
-/// Waits until at most `most` groups of this thread's stores have reads left; !read: writes left.
+/// Waits until at most `most` groups of this thread's stores still have to read (!read: to write).
 void await_stores(int most, bool read);
 
 /// The operands and the sums of a warpgroup's product, over 16 steps of k.

@@ -16,7 +16,7 @@
 #include "machine/bulk.h"
 #include "machine/machine.h"
 
-/// For functions whose accesses count as the caller's. They must be inlined for two reasons.
+/// For functions whose accesses count as the caller's. Inlining is needed for two reasons.
 /// ThreadSanitizer misses a store through a reference that a call returns. And the linker keeps one
 /// copy of a function that is not inlined, maybe one compiled without ThreadSanitizer.
 #define TILELACE_WATCHED inline __attribute__((always_inline))
@@ -87,7 +87,7 @@ Value value_of(std::uint64_t bits) {
 /// Waits until all lanes of the warp have called this. Returns the index into Warp::values at which
 /// their values are. Orders memory only if `orders`; shuffles and votes do not order memory.
 unsigned meet_warp(std::uint64_t value, bool orders = false);
-/// A barrier of `threads` threads. Returns whether `mine` is true for all. !stays: does not wait.
+/// A barrier of `threads` threads. Returns whether `mine` is true for all. !stays: only arrives.
 bool meet(Meeting& m, int threads, bool mine, bool stays, const char* where);
 bool meet_named(int id, int threads, bool mine = true, bool stays = true);
 inline int all_threads() {
@@ -137,7 +137,7 @@ cudaError_t launch_ex(const cudaLaunchConfig_t* config, void (*kernel)(Params...
   });
 }
 
-/// name<<<grid, block, shared, stream>>>
+/// The launch that nvcc writes as name<<<grid, block, shared, stream>>>.
 struct LaunchAt {
   dim3 grid, block;
   std::size_t shared = 0;
@@ -233,7 +233,7 @@ inline int __syncthreads_or(int mine) {
 inline void __nanosleep(unsigned /*ns*/) { tilelace::emulated::Machine::get().yield(); }
 inline void cudaTriggerProgrammaticLaunchCompletion() { tilelace::emulated::launch_dependents(); }
 inline void cudaGridDependencySynchronize() { tilelace::emulated::wait_prerequisites(); }
-// Separate fences order nothing here: release and acquire are part of flags (comm/signal.h).
+// Fences alone order nothing here, since operations on flags release and acquire (comm/signal.h).
 inline void __threadfence() {}
 inline void __threadfence_system() {}
 template <class T>

@@ -18,16 +18,16 @@ void note_memory(void* p, const Memory& memory);
 void forget_memory(void* p);
 Memory find_memory(const void* p);
 
-/// An attribute by its number, which is the same for driver and runtime.
+/// The value of the attribute with this number. Driver and runtime use the same numbers.
 int device_attribute(int attribute);
 
 /// The emulated driver function of this name; null if it is not emulated.
 void* driver_function(const char* name);
 
-/// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap.
+/// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap. strides[0]: element size.
 struct TensorMap {
   std::byte* data;
-  std::size_t extents[3], strides[3];  ///< elements; bytes, strides[0] being an element's size
+  std::size_t extents[3], strides[3];  ///< extents in elements, strides in bytes
   unsigned box[3];
   int dims;
   bool swizzled;

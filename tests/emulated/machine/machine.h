@@ -39,7 +39,7 @@ using Waiters = std::vector<Fiber*>;
 /// A meeting of threads: a named barrier of a CTA, or the barrier of a cluster.
 struct Meeting {
   int here = 0;
-  bool all = true, kept = true;  ///< whether all votes were true: in this meeting; in the last one
+  bool all = true, kept = true;  ///< `all`: all votes are true so far; `kept`: the previous `all`
   unsigned round = 0;
   Waiters waiters;
   std::vector<Knower*> came;  ///< threads that arrived and wait
@@ -48,7 +48,7 @@ struct Meeting {
 
 /// A warp, whose lanes exchange values.
 struct Warp {
-  int lanes = 0, here = 0;  ///< lanes that have not ended; lanes that wait in an exchange
+  int lanes = 0, here = 0;  ///< `lanes`: lanes that have not ended; `here`: lanes in an exchange
   unsigned round = 0;
   std::array<std::array<std::uint64_t, 32>, 2> values{};
   std::array<std::uint32_t, 2> mask{};
@@ -62,14 +62,14 @@ struct Mbarrier {
   long bytes = 0;
   unsigned phase = 0;
   Waiters waiters;
-  Given gathered, passed;  ///< knowledge given in this phase; in the previous phase
+  Given gathered, passed;  ///< `gathered`: knowledge of this phase; `passed`: of the previous phase
   Arrivals others;         ///< arrivals from other CTAs
 };
 
 /// A group of a thread's bulk stores.
 struct BulkGroup {
   int reads = 0, writes = 0;
-  std::uint32_t sent = 0, stored = 0;  ///< last store's step (Actor): of its read; of its write
+  std::uint32_t sent = 0, stored = 0;  ///< last store's steps: read (`sent`) and write (`stored`)
 };
 
 /// The threads of a warpgroup.
@@ -90,16 +90,16 @@ struct Fiber {
   Cta* cta = nullptr;
   Index3 thread;
   bool ready = false, ended = false;
-  std::deque<std::vector<Product>> products{1};  ///< groups not yet computed; the last is open
-  std::uint64_t committed = 0, multiplied = 0;   ///< number of groups committed, and computed
-  std::list<BulkGroup> groups{1};                ///< groups of bulk stores; the last one is open
+  std::deque<std::vector<Product>> products{1};  ///< groups to compute; the last group is open
+  std::uint64_t committed = 0, multiplied = 0;   ///< numbers of groups committed and multiplied
+  std::list<BulkGroup> groups{1};                ///< groups of bulk stores; the last group is open
   Waiters waiters;                               ///< this fiber, while it waits for its bulk stores
   Knower knower;
-  Actor loads, sends, stores;               ///< its bulk loads; its bulk stores' reads and writes
-  Actor products_of;                        ///< the warpgroup's products; only in its first thread
+  Actor loads, sends, stores;               ///< `sends`, `stores`: reads and writes of bulk stores
+  Actor products_of;                        ///< first thread only: the products of its warpgroup
   std::vector<std::uint32_t> multiplies;    ///< step of each group's last product
-  std::deque<std::vector<Asked>> asked{1};  ///< one per entry of `products`; only in first thread
-  std::pair<const void*, int> wanted;       ///< a tensor map; end of the rows wanted from it
+  std::deque<std::vector<Asked>> asked{1};  ///< first thread only: an entry per group in `products`
+  std::pair<const void*, int> wanted;       ///< a tensor map and the end of the rows needed from it
   const char* where = "";
 };
 
@@ -112,7 +112,7 @@ struct Launch {
   std::size_t shared = 0;  ///< dynamic shared bytes of each CTA
   std::function<void()> body;
   int placed = 0, left = 0,
-      triggered = 0;  ///< CTAs: placed; not yet ended; that have let the next kernel start
+      triggered = 0;  ///< CTAs: `left` have not ended, `triggered` have let the next kernel start
   Waiters waiters;    ///< fibers that wait for the previous kernel
 };
 
@@ -132,26 +132,26 @@ struct Cta {
   std::map<const void*, std::size_t> declared;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Warp> warps;
-  std::array<Waiters, 8> warpgroups;  ///< by warpgroup: threads that wait until all commit products
+  std::array<Waiters, 8> warpgroups;  ///< per warpgroup: threads that wait for the others' commits
   std::array<Meeting, 16> barriers;
   std::unordered_map<std::uint32_t, Mbarrier> mbarriers;
-  int threads = 0, under_way = 0;  ///< threads that have not ended; bulk operations in flight
+  int threads = 0, under_way = 0;  ///< threads not ended; `under_way`: bulk operations in flight
   bool triggered = false;
 
   [[nodiscard]] std::byte* at(std::uint32_t shared) const { return memory + shared; }
 };
 
-/// An operation of a stream or a graph. It starts once all of `after` are done, but `early`, one of
-/// `after`, need not be done if it has let the next kernel start.
+/// An operation of a stream or a graph. It starts when all operations in `after` are done. One of
+/// these, `early`, need not be done if its kernel has let the next kernel start.
 struct Op {
   int device = 0;
   std::vector<std::shared_ptr<Op>> after;
   std::shared_ptr<Op> early;
-  std::function<void()> action;    ///< if set: what the operation does, in one step
-  std::unique_ptr<Launch> launch;  ///< else: the kernel to run
+  std::function<void()> action;    ///< the operation, done in one step; empty: see `launch`
+  std::unique_ptr<Launch> launch;  ///< the kernel to run if `action` is empty
   bool started = false, done = false;
   std::shared_ptr<const Clocks> host;  ///< what the host knew when it enqueued the operation
-  Clocks begin, end;                   ///< what is known to have ended: at the begin; at the end
+  Clocks begin, end;                   ///< what has ended, as known when the operation begins, ends
 
   [[nodiscard]] bool has_triggered() const;
 };
@@ -221,7 +221,7 @@ class Machine {
   void trigger(Cta& cta);
   /// Called when all lanes of the warp have come to an exchange.
   void pass(Warp& warp);
-  /// Runs a kernel whose threads do not wait for each other: one thread after the other, at once.
+  /// Runs at once, thread after thread, a kernel whose threads do not wait for each other.
   void run_plain(const Index3& grid, const Index3& block, const std::function<void()>& body);
   std::uint64_t random() { return random_(); }
   [[nodiscard]] std::uint32_t clock() const { return static_cast<std::uint32_t>(steps_ * 16); }

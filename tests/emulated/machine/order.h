@@ -2,9 +2,9 @@
 // Checks what a program's flags, barriers and fences guarantee, not only what happened in this run.
 // An actor that accesses memory (device or shared) must know that conflicting accesses have ended.
 // Knowledge passes from a release to the acquire that sees it, through barriers, and from kernel to
-// kernel, as in the memory model of PTX. Bulk copies and products have only what came through a
+// kernel, as in the memory model of PTX. Bulk copies and products know only what came through a
 // proxy fence, from an earlier kernel, or by a wait for such operations. TILELACE_EMULATED_ORDER=1
-// turns the check on: an unordered access ends the process, or a site's turn (machine/sites.h).
+// turns the check on. Then an unordered access ends the process or a site's turn (machine/sites.h).
 //
 // Actors are lanes, the bulk copies of a thread (reads and writes separately), the products of a
 // warpgroup, and operations of streams. All host threads count as one: if one knows that an access
@@ -19,8 +19,8 @@
 
 namespace tilelace::emulated {
 
-/// An actor and its step, a logical clock. Numbers come in groups of 32: the lanes of a warp share
-/// a group, every other actor has a group to itself. Number 0: no actor yet.
+/// An actor and its step, a logical clock. Numbers come in groups of 32. The lanes of a warp share
+/// a group; every other actor has a group to itself. Number 0: no actor yet.
 struct Actor {
   unsigned number = 0;  ///< 32 * group + lane
   std::uint32_t step = 0;
@@ -40,8 +40,8 @@ class Clocks {
 
  private:
   struct Ended {
-    std::vector<std::uint32_t> steps;  ///< by group: the step known of all its lanes
-    std::vector<Actor> lanes;          ///< lanes of which a later step is known, sorted
+    std::vector<std::uint32_t> steps;  ///< by group: the last step known to have ended on all lanes
+    std::vector<Actor> lanes;          ///< lanes for which a later step is known, sorted by number
 
     [[nodiscard]] bool knows(Actor actor) const {
       return all(actor.number) >= actor.step || (!lanes.empty() && knows_lane(actor));
@@ -83,10 +83,10 @@ struct Knower {
   Actor self;
   Lanes* lanes = nullptr;
   Knowledge known;
-  /// Steps up to which a fence covers the knower's own accesses: for Known::copies; Known::shared.
+  /// The last own steps that fences cover: `copies` for Known::copies, `shared` for Known::shared.
   std::uint32_t copies = 0, shared = 0;
   std::uint64_t taken = 0;  ///< Given::version that the knower took last
-  int away = 0;             ///< nested calls from disabled sites (machine/sites.h)
+  int away = 0;             ///< depth of nested calls from disabled sites (machine/sites.h)
 };
 
 /// The knowledge that actors have left at a flag or barrier, one after the other.
@@ -98,7 +98,7 @@ struct Given {
 
 /// A requested asynchronous operation, and what it may rely on. Empty if the check is off.
 struct Asked {
-  Actor by, thread;                      ///< the operation; the thread that requested it
+  Actor by, thread;                      ///< `by`: the operation; `thread`: who requested it
   std::uint32_t copies = 0, shared = 0;  ///< Knower::copies and Knower::shared of the thread
   Knowledge knows;
   const void* where = nullptr;
@@ -119,22 +119,22 @@ void leave(const std::vector<const Knower*>& lanes, Clocks& over);
 /// Begins the next step of `copies`, for a new operation. The first call makes this actor.
 Asked ask(Actor& copies, Knower& thread, const char* name, const void* where);
 
-/// As a release does: adds to `to` what `from` knows and has done so far.
+/// Adds to `to` what `from` knows and has done so far, as a release does.
 void give(Knower& from, Given& to);
 void give(Actor copy, Given& to);
 void take(Knower& to, const Given& from);
 /// Adds `over`, what an ended kernel knew and did, to Known::threads and Known::copies of `to`.
 void take(Knower& to, const Clocks& over);
-/// Lanes that wait for each other learn what all of them know, and what others have left in `to`.
+/// Lanes that wait for each other learn what each of them knows, and what `to` already holds.
 void meet(const std::vector<Knower*>& all, Given& to);
 /// Called when `who` has waited for a copy: `who` then knows that the copy has ended. If `shared`,
 /// asynchronous operations on shared memory that `who` requests later know it, too.
 void know(Knower& who, Actor copy, bool shared);
-/// Proxy fences: what `who` knows passes to its later async operations on device (shared) memory.
+/// A proxy fence, after which new async operations of `who` on device memory know what `who` knows.
 void fence_copies(Knower& who);
-void fence_shared(Knower& who);
+void fence_shared(Knower& who);  ///< the same for shared memory
 
-/// Scope of a flag operation: the actor's device; `wide`: the operation is at system scope.
+/// The scope of a flag operation by an actor on `device`. `wide`: system scope.
 struct Scope {
   int device = 0;
   bool wide = true;
@@ -146,10 +146,10 @@ enum class Access : std::uint8_t { read, write, add };
 void touch(Knower& who, Access access, const void* p, std::size_t bytes, const void* where);
 void touch(const Asked& copy, Access access, const void* p, std::size_t bytes);
 
-/// Called when a CTA ends: no access to its memory may be in flight. `all`: what its lanes know.
+/// Checks, when a CTA ends, that no access to its memory is in flight. `all`: what its lanes know.
 void touch_end(const Clocks& all, Actor self, const void* p, std::size_t bytes);
 /// The same for an mbarrier at `p`. `others`: the last arrivals of other CTAs' actors. The recorded
-/// history of a word may lack some of them: it has only the last write and two reads.
+/// history of a word has only the last write and two reads, so it may lack some arrivals.
 void touch_end(const Clocks& all, Actor self, const void* p, const Arrivals& others);
 
 /// Memory whose accesses are recorded. Memory that is mapped at several addresses is one object.
@@ -159,7 +159,7 @@ struct Mapped {
   std::uint64_t object = 0;  ///< number of the object; 0: a new one
   std::size_t bytes = 0;     ///< size of the object
   std::size_t offset = 0;
-  bool shared = false;  ///< shared memory of a CTA
+  bool shared = false;  ///< whether this is shared memory of a CTA
 };
 void add_region(const void* p, std::size_t bytes, Mapped mapped);
 void remove_region(const void* p);

@@ -48,7 +48,7 @@ struct Wgmma {
     }
   }
 
-  /// Adds one thread's part: in every eight columns, two elements of `row` and two of row + 8.
+  /// Adds a thread's part, which has two elements of `row` and two of row + 8 in every 8 columns.
   TILELACE_UNWATCHED static void add(const Tile& tile, const emulated::Product& p, unsigned row,
                                      unsigned col) {
     for (unsigned c = 0; c < N / 8; ++c)

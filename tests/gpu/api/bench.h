@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of wrong calls, each followed by a call that must work, and of ranks that disagree.
+// Checks of ranks that disagree, and of wrong calls, each followed by a call that must work.
 #pragma once
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ struct Bench {
 
 /// Ranks make different calls. All must get a usage error, write nothing, and refuse later calls.
 Finding disagrees(Member& member, const CallOperands& t, const std::function<void()>& call);
-/// Rank 0 does not make the call. The others must get an error in time (timeout or peer), write
+/// Rank 0 does not make the call. The others must get an error (timeout or peer) in time, write
 /// nothing, and refuse later calls.
 Finding misses_a_rank(Member& member, CallOperands& t, double bound_s,
                       const PlanOptions& options = {});

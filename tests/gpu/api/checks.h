@@ -18,12 +18,12 @@ struct Check {
 
 /// Checks of ag_gemm: shapes, paths, the product or the gather alone, and buffers.
 std::vector<Check> result_checks();
-/// Checks of gemm_rs and gemm_ar, and of all ops in turn.
+/// Checks of gemm_rs and gemm_ar, and of calls that alternate between all ops.
 std::vector<Check> sum_checks();
 /// Checks of captured calls.
 std::vector<Check> graph_checks();
-/// Checks of wrong arguments, each followed by a call that must be right, and of ranks that
-/// disagree.
+/// Checks of ranks that disagree, and of wrong arguments, each followed by a call that must be
+/// right.
 std::vector<Check> misuse_checks();
 std::vector<Check> sum_misuse_checks();
 /// Checks of transport nccl.

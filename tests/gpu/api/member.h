@@ -31,17 +31,17 @@ using Body = std::function<Finding(Member&)>;
 /// Runs a body with a rank's device and stream. Errors become findings.
 Finding with_member(Communicator& comm, int device, double timeout_s, const Body& body);
 
-/// Runs body on a thread for every rank, rank r on device r. Returns the first finding that is no
-/// peer error, else the first one. `max_workers`: option of the communicators; 0: the whole device.
+/// Runs body on a thread for every rank, rank r on device r. Returns the first finding that is not
+/// a peer error, else the first finding. `max_workers`: communicator option; 0: the whole device.
 Finding on_threads(int ranks, double timeout_s, const Body& body, int max_workers);
 
 /// The error that a call threw; none if it threw nothing.
 std::optional<Error> thrown(const std::function<void()>& call);
-/// A finding unless the call throws an error of this kind that contains this text.
+/// Returns a finding unless the call throws an error of this kind that contains this text.
 Finding expect_error(const std::string& what, ErrorKind kind, const std::string& text,
                      const std::function<void()>& call);
 
-/// Allocates tensors as users do. `reachable`: results in symmetric memory, allocated collectively.
+/// Allocates tensors as users do. `reachable`: results are in symmetric memory (collective).
 class Buffers {
  protected:
   Buffers(Member& member, bool reachable);
@@ -53,8 +53,8 @@ class Buffers {
   std::vector<SymmetricBuffer> reachable_;
 };
 
-/// The operands of a call on a member's stream. `exact`: small integers, results are compared bit
-/// for bit.
+/// The operands of a call on a member's stream. `exact`: operands are small integers, and results
+/// are compared bit for bit.
 class CallOperands : Buffers, public test::Operands {
  public:
   CallOperands(Member& member, const Problem& problem, bool exact, bool reachable = false);
@@ -91,7 +91,7 @@ class Tensors : public CallOperands {
 /// The problem of an ag_gemm of these sizes, in bf16.
 Problem problem_of(int ranks, std::int64_t m, std::vector<std::int64_t> n, std::int64_t k);
 PlanOptions path_of(Path path);
-/// Rows of unequal shards: the last rank has none, the first has the most.
+/// The numbers of rows of unequal shards. The first is the largest, and the last is 0.
 std::vector<std::int64_t> uneven_rows(std::int64_t m, int ranks);
 
 }  // namespace tilelace::gpu_test

@@ -34,7 +34,7 @@ class SumTensors : public CallOperands {
 /// The problem of a gemm_rs or gemm_ar of these sizes, in bf16.
 Problem sum_problem_of(Op op, int ranks, std::int64_t m, std::int64_t n, std::int64_t k);
 
-/// A finding unless the number is equal on all ranks. Collective.
+/// Returns a finding unless the number is equal on all ranks. Collective.
 Finding equal_on_ranks(Member& member, std::uint64_t mine, const std::string& what);
 
 }  // namespace tilelace::gpu_test

@@ -15,7 +15,7 @@ namespace tilelace::gpu_test {
 struct NormCaller {
   int rank, ranks;
   cudaStream_t stream;
-  std::function<void()> meet;  ///< barrier of all ranks; no rank may allocate until the call ends
+  std::function<void()> meet;  ///< barrier of all ranks; then no rank allocates until the call ends
   std::function<void(const AllReduceNormArgs&, const CollectiveOptions&)> enqueue;
   std::function<void()> finish;
 };
@@ -33,8 +33,8 @@ struct NormBench {
   cudaStream_t stream;
   double timeout_s;
 };
-/// Prints lines "norm M N quant Q: US, all_reduce US", timed in graphs of 20 calls. `sizes`: pairs
-/// of m and n, one after the other.
+/// Times calls in graphs of 20, and prints lines "norm M N quant Q: US, all_reduce US". `sizes`:
+/// pairs of m and n, one after the other.
 void bench_norms(const NormBench&, const std::vector<std::int64_t>& sizes,
                  const CollectiveOptions&);
 

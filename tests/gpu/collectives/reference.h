@@ -29,10 +29,10 @@ struct CollectiveCase {
   std::uint64_t seed = 0;
   std::vector<std::int64_t> counts;  ///< as CollectiveArgs::counts
   std::vector<std::vector<std::int64_t>>
-      matrix;  ///< all_to_all: elements [sender][receiver]; empty: all equal
+      matrix;  ///< all_to_all: elements [sender][receiver]; empty: counts[0] each
   CollectiveOptions options;
   bool in_place = false;
-  int in_off = 0, out_off = 0;  ///< elements by which tensors are off 16-byte alignment
+  int in_off = 0, out_off = 0;  ///< elements by which input and output are off 16-byte alignment
 
   [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(row_of(item).bytes); }
   /// Elements of a rank's shard; all_reduce: all elements.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes inputs of a GEMM and checks its results on the device: no matrix is copied to the host.
+// Makes inputs of a GEMM and checks its results, both on the device, without copies to the host.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,9 +9,9 @@
 
 namespace tilelace::test {
 
-/// Fills with {-1, 0, 1}, at most `per_row` non-zeros in a row of `cols`, hashed from seed and
-/// position. `data` begins at row `first_row` of a larger matrix, whose values are equal on every
-/// device. Seeds should not be close to each other.
+/// Fills with values of {-1, 0, 1} hashed from seed and position. A row has `cols` elements,
+/// of which at most `per_row` are not 0. `data` begins at row `first_row` of a larger matrix, whose
+/// values are equal on every device. Seeds should not be close to each other.
 void fill_sparse(void* data, std::int64_t rows, std::int64_t cols, int per_row, DType,
                  std::uint64_t seed, cudaStream_t, std::int64_t first_row = 0);
 
@@ -22,11 +22,11 @@ void fill_normal(void* data, std::size_t elements, DType, std::uint64_t seed, cu
 /// Fills with the bit pattern of NaNs.
 void poison(void* data, std::size_t bytes, cudaStream_t);
 
-/// Compares `out` with a product in fp64: `samples` elements at hashed positions; 0: all elements.
-/// Bound of an element's error, where u is the type's unit roundoff: u |y| + 16 * 2^-24 * sum |a w|
-/// (times the activation's slope); `exact`: 0. Each of the Parts::roundings adds u times what it
-/// rounds. A gated result's bound follows from the bounds of gate and up. `skip_k`: the reference
-/// leaves out the first skip_k columns of each part (to test the test).
+/// Compares `samples` elements of `out` at hashed positions (0: all elements) with a product in
+/// fp64. An element's error may be at most u |y| + slope * 16 * 2^-24 * sum |a w|, where u is the
+/// type's unit roundoff and `slope` the activation's. Each of the Parts::roundings adds u times
+/// what it rounds. A gated result's bound follows from those of gate and up. `exact`: the bound is
+/// 0. `skip_k`: the reference leaves out the first skip_k columns of each part (to test the test).
 Judgement judge(const Judged&, std::int64_t samples, bool exact, std::int64_t skip_k, cudaStream_t);
 
 /// Writes the expected results, dense, to `out`; sums must be exact.

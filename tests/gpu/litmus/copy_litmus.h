@@ -16,10 +16,10 @@ struct CopyLitmus {
   schedule::AgGemm schedule;
   std::byte* base = nullptr;
   std::size_t stride = 0;
-  std::size_t flags[2] = {};  ///< offsets of the slots' flags and rows
-  std::size_t rows[2] = {};
+  std::size_t flags[2] = {};    ///< offset of each slot's flags
+  std::size_t rows[2] = {};     ///< offset of each slot's rows
   std::byte* input = nullptr;   ///< this rank's shard
-  comm::Flag* epoch = nullptr;  ///< in this rank's device memory
+  comm::Flag* epoch = nullptr;  ///< the epoch of the current call, in this rank's device memory
   LitmusResult* result = nullptr;
   cuda::WaitContext wait;
 };

@@ -22,7 +22,7 @@ using cuda::measure::now_s;
 using cuda::measure::Rank;
 using cuda::measure::run_ranks;
 
-/// Returns `asked`; if 0, one per GPU. Errors: usage (no device; not 2 to 16), system (no driver).
+/// `asked`, or the number of GPUs for 0. Errors: usage (no GPU, not 2 to 16), system (no driver).
 int choose_ranks(int asked);
 /// Whether this number of ranks must share devices.
 bool share_devices(int ranks);
@@ -46,7 +46,7 @@ class JsonLines {
 
 std::string utc_now();
 std::string device_name();
-/// The driver's version from the kernel module, else the CUDA version of the driver.
+/// The version of the driver's kernel module, or the driver's CUDA version if that is unknown.
 std::string driver_version();
 
 }  // namespace tilelace::gpu_test

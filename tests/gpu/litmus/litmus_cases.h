@@ -17,7 +17,7 @@ struct LitmusOptions {
   std::string json;
   bool append = false;
   int connections = 0;  ///< CUDA_DEVICE_MAX_CONNECTIONS of this process; 0: not changed
-  bool child = true;    ///< also run the copy engine's cases in a process with one connection
+  bool child = true;    ///< whether a process with one connection repeats the copy engine's cases
 };
 
 /// One line of the printed table.
@@ -30,7 +30,7 @@ struct LitmusRow {
 
   std::string name;
   std::string mutant;  ///< empty: the unchanged protocol
-  bool must_fail;      ///< a mutant that must fail on every machine
+  bool must_fail;      ///< whether this mutant must fail on every machine
   double bytes;        ///< bytes of a transfer; 0: several sizes
   double rounds = 0;
   double wrong = 0;

@@ -109,7 +109,7 @@ __device__ inline void produce(const Litmus& l, int lane, std::byte* pieces,
       const int peer = (l.rank + j) % l.ranks;
       const auto step = static_cast<std::int32_t>(c - l.first);
       const auto index = static_cast<std::uint32_t>(lane * l.ranks + peer);
-      // Call c - 2 used this slot; its data must have been read (the first two calls need no wait).
+      // Round c - 2 used this slot; its data must have been read. The first two rounds do not wait.
       const std::uint32_t before = step <= 2 ? l.first : c - 2;
       if (!await(l, {cuda::Role::copy, step, lane, peer, kLanes * l.ranks + index},
                  free_flag(l, l.rank, lane, peer), before, bulk, false))

@@ -47,7 +47,7 @@ struct Pair {
   std::uint32_t high = 0;
 };
 
-/// The bits of two small integers in the payload's type (fp32: of the low one only).
+/// The bits of a pair in the payload's type. fp32 holds the low integer only.
 __device__ inline std::uint32_t encode(Payload payload, Pair p) {
   const float low = static_cast<float>(p.low);
   const float high = static_cast<float>(p.high);

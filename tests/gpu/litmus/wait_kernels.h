@@ -16,7 +16,7 @@ struct WaitCall {
   std::int32_t ranks = 1;
   std::uint32_t epoch = 0;     ///< epoch to signal
   std::uint32_t awaited = 0;   ///< epoch to wait for
-  comm::Flag* done = nullptr;  ///< in this rank's memory: set to `epoch` once all peers signalled
+  comm::Flag* done = nullptr;  ///< this rank's flag, set to `epoch` when all peers have signalled
   cuda::WaitContext wait;
 };
 

@@ -14,15 +14,15 @@
 namespace tilelace::gpu_test {
 
 enum class Fault : std::uint8_t {
-  absent,  ///< a thread never launches
-  exits,   ///< a process ends before it launches
-  stops,   ///< a process stops before it launches
-  abort    ///< all launch and wait in vain; rank 0's host aborts
+  absent,  ///< the victim, a thread, never launches
+  exits,   ///< the victim, a process, ends before it launches
+  stops,   ///< the victim, a process, gets SIGSTOP before it launches
+  abort    ///< all ranks launch and wait in vain until rank 0's host aborts
 };
 const char* name_of(Fault fault);
 
-constexpr double kAbortSeconds = 0.1;  ///< limit: from abort() to the end of all kernels
-constexpr double kSlackSeconds = 0.5;  ///< limit: how much later than bound_s an error comes
+constexpr double kAbortSeconds = 0.1;  ///< all kernels must end this soon after abort()
+constexpr double kSlackSeconds = 0.5;  ///< an error may come this much later than bound_s
 
 struct Trial {
   Fault fault = Fault::absent;

@@ -20,11 +20,11 @@ void check_host_memory(Member& member);
 void check_cycles(Member& member);
 /// Measures how long it takes to map many GiB.
 void check_large(Member& member);
-/// Ranks that disagree, and allocations that fail: every rank must get the same error, and nothing
-/// may be left allocated.
+/// Checks calls in which ranks disagree, and allocations that fail. Every rank must get the same
+/// error, and nothing may be left allocated.
 void check_failures(Member& member);
-/// A rank ends: its memory must stay valid, and the others must get an error and be able to make a
-/// new group.
+/// Ends one rank, whose memory must stay valid. The other ranks must get an error and be able to
+/// make a new group.
 void check_death(Member& member);
 
 /// The error that `work` throws; kind and text are empty if there is none.
@@ -36,7 +36,7 @@ Caught catch_error(const std::function<void()>& work);
 
 /// Resources that must not grow. look() is collective: no rank allocates while another counts.
 struct Held {
-  std::size_t descriptors = 0;  ///< open in the process, counted by its first rank; others: 0
+  std::size_t descriptors = 0;  ///< open files of the process; 0 on all ranks but its first
   std::size_t free_bytes = 0;
 };
 Held look(const Member& member);

@@ -9,7 +9,7 @@ namespace tilelace::comm::test::fake {
 
 constexpr int kDevices = 4;
 
-/// Makes the next call of this driver function in this thread fail; empty: none.
+/// Makes the next call of this driver function in this thread fail; empty: no call fails.
 void fail_next(const std::string& function);
 /// Whether the failure requested in this thread has happened.
 bool has_failed();

@@ -24,7 +24,7 @@ class Gpu {
   /// Waits for the stream. Errors: timeout after 10 s, system.
   void finish(std::string_view what) const;
 
-  /// Says how many words differ from the expected content, and which is the first; empty: none.
+  /// Says how many words differ from the expected content, and the first of them; empty: none.
   [[nodiscard]] std::string differences(std::string_view what, const void* at, std::size_t bytes,
                                         const Expected& expected) const;
 

@@ -36,7 +36,7 @@ void copy_words(void* to, const void* from, std::size_t bytes, cudaStream_t stre
 void bulk_store(void* at, std::size_t bytes, std::uint32_t seed, cudaStream_t stream);
 /// Adds the pattern of a seed (f32 or bf16) to the memory by bulk reductions of the TMA.
 void bulk_add(void* at, std::size_t bytes, Words words, std::uint32_t seed, cudaStream_t stream);
-/// Compares memory with the expected content; writes kBlocks entries.
+/// Compares memory with the expected content, and writes kBlocks entries to `found`.
 void compare(const void* at, std::size_t bytes, const Expected& expected, Differences* found,
              cudaStream_t stream);
 

@@ -7,7 +7,7 @@
 
 namespace tilelace::comm::test {
 
-/// Makes the `hidden` checks that need no spare sockets; rank 0 prints. Returns the exit code.
+/// Makes the checks with `hidden` and without `spare_sockets`. Rank 0 prints. Returns an exit code.
 /// Errors: usage (no launcher, invalid values), system, peer, timeout.
 int run_launched(const std::vector<Check>& checks, const Options& options);
 

@@ -60,7 +60,7 @@ void run_member(const Check& check, Member& member);
 /// Facts about the machine, as a forked child sees it. Error: system (no driver, no GPU).
 Machine look_at_machine();
 
-/// Runs the checks. `model`: ranks are "threads", "processes", or "hidden" (see only one GPU each).
+/// Runs the checks. `model`: "threads", "processes", or "hidden" (processes that see one GPU each).
 void run_checks(const std::string& model, const std::vector<Check>& checks, const Options& options,
                 const Machine& machine, Report& report);
 

@@ -23,7 +23,7 @@ struct Finding {
 };
 
 std::string to_line(const Finding& finding);
-/// Error: system (not a line of a finding).
+/// Parses a line that to_line() made. Error: system (any other line).
 Finding from_line(const std::string& line);
 
 struct Machine {
@@ -51,7 +51,7 @@ class Report {
     int ranks = 0;
     std::vector<int> heard;  ///< ranks that have reported
     std::string detail;      ///< the problems, up to a limit of length
-    Figures figures;         ///< maximum over ranks
+    Figures figures;         ///< the maximum of each figure over ranks
   };
   [[nodiscard]] std::vector<Row> rows() const;  ///< a rank without a report counts as an error
 

@@ -44,7 +44,7 @@ class Buffer {
                 "download");
     return to;
   }
-  /// Whether the guards, and bytes from `used` on, were not written.
+  /// Whether the guards and the bytes from `used` on are unchanged.
   [[nodiscard]] bool untouched(std::size_t used) const {
     std::vector<std::uint8_t> all(bytes_ + 2 * kGuard);
     cuda::check(cudaMemcpy(all.data(), memory_, all.size(), cudaMemcpyDeviceToHost), "download");

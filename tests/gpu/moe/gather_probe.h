@@ -8,14 +8,14 @@
 
 namespace tilelace::gpu_test {
 
-/// A tile: ProbeWay::weight rows of the weight times ProbeWay::rows indexed rows of x, over all k.
+/// A tile multiplies ProbeWay::weight rows of the weight by ProbeWay::rows indexed rows of x.
 struct ProbeParams {
   CUtensorMap weight;  ///< [weight rows, k], boxes of 128 rows
   CUtensorMap rows;    ///< [tokens, k], boxes of 128 rows
   const __nv_bfloat16* x;
   const int* index;   ///< [tiles, rows]
-  float* out;         ///< [CTAs, weight, rows]: each CTA's first tile
-  long long* clocks;  ///< clocks of each CTA for all its tiles
+  float* out;         ///< [CTAs, weight, rows], the first tile of each CTA
+  long long* clocks;  ///< [CTAs], the clock cycles that each CTA takes for all its tiles
   int k, tiles;
 };
 
@@ -23,7 +23,7 @@ struct ProbeWay {
   int weight, rows;
   int loaders;  ///< threads that copy rows, 16 bytes per cp.async; 0: the TMA loads boxes of
                 ///< consecutive rows
-  bool weights, product;  ///< whether the weight is loaded; whether MMAs run
+  bool weights, product;  ///< whether the weight is loaded, and whether products are computed
   cudaError_t (*launch)(const ProbeParams&, int ctas);
 };
 

@@ -11,12 +11,12 @@
 
 namespace tilelace::gpu_test {
 
-/// For which tokens SumSlots::add has a row, to be added to the token's sum.
+/// The tokens for which SumSlots::add has a row, which is added to the token's sum.
 enum class Added : std::uint8_t { none, all, some };
 
 struct LayerShape {
   schedule::MoeMap map;
-  bool wide = false;  ///< true: ids are int64
+  bool wide = false;  ///< whether ids are int64
   std::int64_t hidden = 0, inner = 0;
   DType dtype{};
   cuda::Gating gating = cuda::Gating::one;  ///< gating of up
@@ -25,7 +25,7 @@ struct LayerShape {
   bool weighted = false;  ///< whether permute multiplies rows by routing weights
   bool scaled = false;    ///< whether down multiplies its rows by routing weights
   Added added = Added::none;
-  bool exact = false;  ///< integers, whose results are exact
+  bool exact = false;  ///< whether values are integers, so that results are exact
   cuda::GroupedTiling up{}, down{};
 };
 
@@ -57,7 +57,7 @@ class Layer {
   [[nodiscard]] std::vector<std::uint16_t> numbers(std::size_t count, std::uint64_t seed,
                                                    float size) const;
   [[nodiscard]] std::size_t pairs() const { return static_cast<std::size_t>(s_.map.pairs()); }
-  /// The first token that has a row of `add`, and the number of tokens that have one.
+  /// add_first(): the first token that has a row of `add`. add_rows(): the number of such tokens.
   [[nodiscard]] std::int64_t add_first() const {
     return s_.added == Added::some ? s_.map.m / 3 : 0;
   }

@@ -7,7 +7,7 @@ namespace tilelace::gpu_test {
 
 struct MoeModel {
   const char* name;
-  std::int64_t hidden, inner;  ///< widths; inner: of one rank's half
+  std::int64_t hidden, inner;  ///< `inner`: the width on one rank, half of the experts' inner width
   std::int64_t experts, top_k;
 };
 inline constexpr MoeModel kMoeModels[] = {

@@ -82,7 +82,7 @@ class Router {
     for (auto& id : ids) id = make();
     return ids;
   }
-  /// Experts' weights, in random order. The largest is 1.5 (8 experts) to 3.5 (128) times the mean.
+  /// Zipf weights of experts, in random order. With 128 experts, the largest is 3.5 times the mean.
   std::vector<double> zipf(const schedule::MoeMap& s) {
     std::vector<double> weights(experts_of(s));
     for (std::size_t e = 0; e < weights.size(); ++e)
@@ -104,7 +104,7 @@ class Router {
     }
     return ids;
   }
-  /// Gives each expert a number of rows at or next to a size of tiles, slices or instructions.
+  /// Gives each expert a number of rows that is, or is next to, the size of a tile or instruction.
   Ids borders(const schedule::MoeMap& s) {
     Ids ids;
     const auto edges = {0, 1, 7, 8, 9, 63, 64, 65, 127, 128, 129, 191, 192, 193, 384, 385};

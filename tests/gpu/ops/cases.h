@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws random problems and edge cases of the ops, each with a plan; equal on every rank.
+// Draws random problems and edge cases of the ops, each with a plan. All ranks draw the same cases.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -17,15 +17,15 @@ using test::borders_of;
 
 /// Limits of random sizes, so that a check of all elements takes a millisecond.
 constexpr std::int64_t kMostRows = 1100, kMostCols = 700, kMostK = 2100;
-constexpr std::size_t kMostWeights = 5;  ///< more than a kernel takes at once
+constexpr std::size_t kMostWeights = 5;  ///< more weights than one kernel takes
 
 struct Case {
   int index = 0;
   Problem problem;
   Plan plan;
-  bool exact = false;      ///< integers, compared bit by bit; else normal variates, against fp64
-  bool odd = false;        ///< pairs of calls begin with an odd call, so in the other slot
-  std::uint64_t seed = 0;  ///< seed of its data
+  bool exact = false;      ///< operands are integers, so results are compared bit by bit
+  bool odd = false;        ///< single calls between pairs let pairs begin in either staging slot
+  std::uint64_t seed = 0;  ///< seed of the case's data
   /// Whether weights and operand are written right before the call.
   [[nodiscard]] bool writes_late() const { return seed % 3 == 0; }
   /// gemm_ar: whether peers can reach the results.
@@ -36,7 +36,7 @@ struct Case {
 struct WayRange {
   Machine machine = cuda_machine();
   std::vector<std::string> kinds = {};  ///< empty: all kinds except those that must be named
-  /// Whether the build has the kernels of a plan's tile (TILELACE_TILES); null: it has all.
+  /// Whether the build has the kernels of a plan's tile (TILELACE_TILES); null: all kernels.
   bool (*made)(const plan::GemmPlan&, DType) = nullptr;
 };
 
@@ -46,29 +46,29 @@ struct CaseRange {
   DType dtype = DType::bf16;
   WayRange ways = {};
   bool gated = false;  ///< ag_gemm: only problems with swiglu
-  bool small = false;  ///< problems of up to a quarter of the limits
+  bool small = false;  ///< whether sizes are at most a quarter of the limits above
 };
 
-/// Draws cases. Error: usage (a problem without plans; no problem with a plan of these kinds).
+/// Draws cases. Error: usage (a problem has no plan; no problem drawn has a plan of these kinds).
 std::vector<Case> draw_cases(int count, const CaseRange& range, std::uint64_t seed);
 
-/// Plans by kind, the best predicted first. Leaves out unfused plans of ag_gemm unless range.kinds
-/// names them, since unfused plans consist of the same parts as fused ones.
+/// Plans by kind, the fastest by prediction first. ways_by_kind() omits unfused plans of ag_gemm
+/// unless range.kinds names them, since unfused plans consist of the same parts as fused plans.
 using WaysByKind = std::map<std::string, std::vector<CudaWay>>;
 WaysByKind ways_by_kind(const Problem& problem, const WayRange& range);
 /// Whether one of `kinds` begins with `name`.
 bool named(const std::vector<std::string>& kinds, std::string_view name);
 
-/// Text of what differs most among plans of a kind. ag_gemm: rows of a chunk; else: tile and lag.
+/// Names what differs most among plans of a kind: ag_gemm's rows of a chunk, or the tile and lag.
 std::string sort_of(const Plan& plan);
-/// Roundings before the last one, of a rank's partial or of a sum of some of them.
+/// How often a rank's partial, or a sum of some partials, is rounded before the last rounding.
 int roundings_of(const Plan& plan, const Problem& problem);
 /// Limit of the relative Frobenius error of the plan's results against fp64.
 double frobenius_limit(const Plan& plan, const Problem& problem);
 /// Whether the plan gives the same bits in every run.
 bool is_steady(const Plan& plan);
-/// Whether calls of ranks that share a device may be captured. Not if a GEMM waits for rows while
-/// copies wait for flags (docs/decisions/0012).
+/// Whether calls of ranks that share a device may be captured. They may not be captured if a GEMM
+/// waits for rows while copies wait for flags (docs/decisions/0012).
 bool is_captured_on_shares(const Plan& plan);
 
 /// All that is needed to repeat the case, as text.

@@ -27,7 +27,7 @@ struct Tally {
   int wrong = 0;  ///< calls with a wrong result
   int blind = 0;  ///< calls whose result has no elements on this rank
   bool replayed = true;
-  double worst = 0;   ///< largest relative error against fp64; not of small or activated results
+  double worst = 0;   ///< largest relative error against fp64, without small or activated results
   std::string first;  ///< the first fault, as text
 };
 
@@ -46,13 +46,13 @@ class OpCheck {
   struct Side {
     std::optional<DeviceArena> memory;  ///< memory of the case's operands
     std::byte* results;
-    std::byte *kept, *seen;  ///< copies of results: of the eager pair; as the next work reads them
+    std::byte *kept, *seen;  ///< `kept`: the eager pair's results; `seen`: what the next work reads
     std::uint64_t seed = 0;
     std::optional<DevicePlace> place;
     std::optional<test::Operands> operands;
     cuda::CallTensors tensors;
   };
-  /// A round of calls with the first `sides` sides. `again`: on the data of the eager pair.
+  /// A round of calls with the first `sides` sides. `again`: with the inputs of the eager pair.
   struct Round {
     int sides = 1;
     std::string how;
@@ -63,7 +63,7 @@ class OpCheck {
   /// Sets up weights, shape and memory of the case.
   void begin(const Case& c);
   void lay(const Case& c, Side& side);
-  /// Fills the inputs of the side's next call, and its results with poison.
+  /// Fills the side's inputs with values for the next call, and the side's results with poison.
   void prepare(Side& side, Drop drop);
   /// Makes a round of calls and compares the results.
   void round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r,
@@ -75,7 +75,7 @@ class OpCheck {
   void call(cuda::RankOps& ops, const Case& c, const Side& side);
   /// Copies the results to `seen` in stream order, as a user's next kernel would read them.
   void look(const Side& side);
-  /// Poisons weights and operand, and enqueues a kernel that restores them late, before the call.
+  /// Poisons weights and operand, and enqueues a late copy (stress_kernels.h) that restores them.
   void write_late(const Side& side);
 
   Rank& rank_;
@@ -85,7 +85,7 @@ class OpCheck {
   std::vector<void*> all_;
   std::unique_ptr<ReachableMemory> outs_;
   std::array<Side, 2> sides_{};
-  std::byte* aside_ = nullptr;  ///< weights and operand that are written late
+  std::byte* aside_ = nullptr;  ///< copies of weights and operand, from which write_late() restores
   int victim_ = 0;
   std::uint64_t next_seed_ = 0;
   Tally tally_;

@@ -14,12 +14,12 @@
 namespace tilelace::gpu_test {
 
 struct LongRun {
-  std::string op;  ///< the op's name, or "turns": all ops take turns
+  std::string op;  ///< the op's name, or "turns" if the ops take turns
   DType dtype = DType::bf16;
   std::string kind;  ///< kind of plans
   Pace pace = Pace::eager;
-  int communicators = 1;  ///< how many run at once, each on a stream of its own
-  int communicator = 0;   ///< index of the one that this run reports
+  int communicators = 1;  ///< number of communicators that run at once, each on its own stream
+  int communicator = 0;   ///< index of the communicator that this run reports
 };
 
 class Report {

@@ -36,15 +36,15 @@ struct SessionOptions {
 void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string>& ops);
 
 bool among(const std::vector<std::string>& names, std::string_view name);
-/// The machine that one rank's calls are planned for: a share of the device's SMs if other ranks or
-/// communicators use the device, too.
+/// The machine for which one rank's calls are planned. It has a share of the device's SMs if other
+/// ranks or communicators also use the device.
 Machine machine_of(int ranks, int communicators);
 /// The plans to draw from, for the machine of machine_of().
 WayRange ways_of(const SessionOptions& o, int ranks, int communicators);
 cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators);
 
-/// Runs `body`. Adds to its error what was being done, and prints it on every rank: the error that
-/// is reported first may only be a consequence of another rank's failure.
+/// Runs `body`. If it throws an Error, adds `what` to its text. Every rank prints its error, since
+/// the first error that is reported may be only a consequence of another rank's failure.
 template <class Body>
 void naming(const Rank& rank, const std::string& what, const Body& body) {
   try {
@@ -62,7 +62,7 @@ struct Session {
   std::function<void(Rank&, Report&)> check;
 };
 
-/// Runs the rest of main: `prepare` makes the session, then a thread per rank runs its `check`.
+/// Runs the rest of main: `prepare` makes the session, then a thread per rank calls Session::check.
 int run_session(const char* program, CLI::App& app, int argc, char** argv, const SessionOptions& o,
                 const std::function<Session(int ranks)>& prepare);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reports the state of a rank's calls when they stop making progress. An error names one wait; this
-// prints the headers and the first flags of both slots.
+// Reports the state of a rank's calls when they stop making progress. An error names only
+// one wait. The report has the headers (which announce calls) and first flags of both slots.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -18,7 +18,7 @@ namespace tilelace::gpu_test {
 struct Watched {
   std::string name;
   const cuda::RankCalls* calls = nullptr;
-  /// Describes the call after the first n that were counted (CallCounter::done); empty: unknown.
+  /// Describes the call that follows n counted calls (CallCounter::done); empty: no text.
   std::function<std::string(comm::Flag)> text = {};
 };
 

@@ -19,8 +19,8 @@
 
 namespace tilelace::gpu_test {
 
-/// How calls are made. graph: one graph, replayed; mixed: many graphs and eager calls in random
-/// order; pair: at the same time as calls of a second communicator.
+/// How calls are made. graph: replays of one graph; mixed: many graphs and eager calls in random
+/// order; pair: calls at the same time as calls of a second communicator.
 enum class Pace : std::uint8_t { eager, graph, mixed, delays, pair };
 
 constexpr std::string_view name_of(Pace p) {
@@ -35,10 +35,10 @@ constexpr std::string_view name_of(Pace p) {
 }
 
 /// The problems of long runs: an even split, unequal shards, few tokens. k is 1024 per rank, so
-/// that communication takes longer than compute. `small`: most extents divided by 8.
+/// that communication takes longer than compute. `small`: most extents are divided by 8.
 std::vector<Problem> stress_problems(Op op, int ranks, DType dtype, bool small);
 
-/// The kind of runs in which the problem changes with every call, and the ops take turns.
+/// The name of the kind of run in which the problem changes with every call, and ops take turns.
 inline constexpr std::string_view kAllKinds = "every plan in turn";
 /// Some plans of every kind, all under the name kAllKinds.
 WaysByKind all_kinds(const Problem& problem, const WayRange& range);
@@ -68,12 +68,12 @@ class Stress {
   std::array<StressResult, 2> run_beside(Stress& other, const std::string& kind, long calls);
 
  private:
-  static constexpr std::size_t kInputs = 7;  // odd, so that each input comes into both slots
+  static constexpr std::size_t kInputs = 7;  // odd, so that each input uses both staging slots
   static constexpr std::size_t kOuts = 4;
   struct Load {
-    std::unique_ptr<test::Operands> operands;  ///< its input, filled anew, is copied to `inputs`
+    std::unique_ptr<test::Operands> operands;  ///< each input is made here, then copied
     std::array<void*, kInputs> inputs{}, expected{};
-    std::vector<CudaWay> ways;  ///< plans of the kind that runs
+    std::vector<CudaWay> ways;  ///< plans of the kind that is run
   };
   struct Out {
     void* data = nullptr;
@@ -118,7 +118,7 @@ class Stress {
   std::vector<void*> all_;
   DevicePlace place_;
   std::vector<Load> loads_;
-  std::vector<std::size_t> running_;  // indices of loads with plans of the running kind
+  std::vector<std::size_t> running_;  // indices of loads that have plans of the kind that is run
   long block_ = 1;                    // number of consecutive calls with one problem and plan
   std::unique_ptr<ReachableMemory> reachable_;
   std::array<Out, kOuts> outs_;

@@ -15,8 +15,8 @@ constexpr int kMostRanks = 16;
 struct StressTotals {
   unsigned long long calls, wrong_calls, wrong;
   unsigned long long by_owner[kMostRanks];  ///< wrong elements in the rows of each rank's shard
-  unsigned long long last_wrong;            ///< number of the last wrong call + 1
-  // The first wrong element that was found.
+  unsigned long long last_wrong;            ///< 1 + the number of the last wrong call; 0: none
+  // The next members describe the first wrong element that was found.
   unsigned int found;
   int input;
   long long call, row, col;
@@ -30,7 +30,7 @@ struct StressCheck {
   DType dtype = DType::bf16;
   int ranks = 1;
   std::int64_t borders[kMostRanks + 1] = {};
-  long long call = 0;  ///< number of the call; in replays: of the captured call
+  long long call = 0;  ///< number of the call; in a replay, the number of the captured call
   int input = 0;
   StressTotals* totals = nullptr;
 };
@@ -41,7 +41,7 @@ struct StressCheck {
 struct LatePiece {
   void* to = nullptr;
   const void* from = nullptr;
-  std::size_t bytes = 0;  ///< bytes; a multiple of 2
+  std::size_t bytes = 0;  ///< a multiple of 2
 };
 constexpr int kMostLatePieces = 8;
 struct LateCopy {

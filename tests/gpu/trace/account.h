@@ -25,7 +25,7 @@ std::string_view heading(int i);
 
 using Account = std::array<double, kHeadings>;  ///< microseconds per call, mean over SMs
 
-/// All spans of one Doing, including those that other work of the SM hid.
+/// All spans of one Doing, including time that counts under another heading in CallAccount::share.
 struct WaitSum {
   double total_us = 0;  ///< mean over SMs
   double worst_us = 0;  ///< the longest span
@@ -41,17 +41,17 @@ Spread spread_of(std::vector<double> values);
 struct Quarter {
   int tiles = 0;
   double work_us = 0;        ///< MMA time per SM, without waits for operands
-  Spread products, starved;  ///< microseconds per tile
-  Spread after;              ///< us from the end of MMAs to the last store, flag or sum
+  Spread products, starved;  ///< us per tile: MMAs (`products`), waits for operands (`starved`)
+  Spread after;              ///< us per tile from the end of MMAs to the last store, flag or sum
   double wait_rows_us = 0, wait_terms_us = 0;  ///< waits of the loading warp, mean over SMs
 };
 
 /// A call on one rank.
 struct CallAccount {
-  double begin_us = 0, us = 0;  ///< begins at the end of the previous call
+  double begin_us = 0, us = 0;  ///< the call begins when the previous call ends
   Account share{};
-  Spread entered, ready, first_product;  ///< over SMs, in us since the begin
-  Spread last_product, done;             ///< over SMs, in us before the end
+  Spread entered, ready, first_product;  ///< over SMs (`ready`: CTAs), in us since begin_us
+  Spread last_product, done;             ///< over SMs, in us before the end of the call
   double tiles = 0;                      ///< tiles per SM
   double mhz = 0;
   std::array<Quarter, 4> quarters{};
@@ -61,7 +61,7 @@ struct CallAccount {
 /// `multiprocessors`: the device's number of SMs, since SMs without work count, too.
 CallAccount account_of(const CallLine& call, double begin_us, int multiprocessors);
 
-/// Means over the calls; WaitSum::worst_us and `most` of a quarter's spreads are maxima instead.
+/// Means over the calls, but maxima of WaitSum::worst_us and of `most` in the quarters' spreads.
 CallAccount mean_of(const std::vector<CallAccount>& calls);
 
 }  // namespace tilelace::gpu_test

@@ -9,10 +9,10 @@ namespace tilelace::gpu_test {
 
 struct ClockOffset {
   double ns = 0;         ///< this rank's clock minus rank 0's
-  double within_ns = 0;  ///< its uncertainty: half of the shortest round trip
+  double within_ns = 0;  ///< uncertainty of `ns`, half of the shortest round trip
 };
 
-/// Collective. Measures by round trips of a word between rank 0 and each other rank. Errors:
+/// Collective. Measures round trips of a word between rank 0 and each other rank. Errors:
 /// system.
 ClockOffset clock_offset(const Rank& rank);
 

@@ -16,7 +16,7 @@ namespace tilelace::gpu_test {
 /// A recording of one way to compute a row's problem, on one rank.
 struct Recording {
   std::string plan;
-  double us = 0;         ///< time of a call that records no events; slowest rank
+  double us = 0;         ///< time of a call that records no events, on the slowest rank
   double traced_us = 0;  ///< time of a call that records events
   double resolution_ns = 0;
   /// The last calls of the last graph, by rank 0's clock. The first call is kept because the second
@@ -49,7 +49,7 @@ class RankRecorder {
   plan::GemmPlan best_product();
   void multiply(const plan::GemmPlan& plan, int turn);
   Plan fused_plan();
-  /// The origin of times, by this rank's clock: the same moment on every rank.
+  /// The origin of times, read on this rank's clock. It is the same moment on every rank.
   std::uint64_t origin_ns(const std::vector<cuda::TracedLaunch>& launches, double offset_ns) const;
 
   cli::GpuRank& gpu_;

@@ -10,11 +10,11 @@
 
 namespace tilelace::gpu_test {
 
-/// What a lane does. If an SM's lanes do several things at once, the first in this list counts.
+/// What lanes with these roles do. If an SM does several things at once, the first listed counts.
 enum class Doing : std::uint8_t {
   multiply,     ///< math: MMAs
   send,         ///< math: sends a partial in pieces, with pauses
-  publish,      ///< math: waits until a partial is signalled; copy: until pushed rows are signalled
+  publish,      ///< math, copy: waits until a partial or pushed rows are signalled
   store,        ///< math: stages and stores the result
   share,        ///< math: waits until a result for all ranks is signalled
   wait_terms,   ///< load: waits for peers' partials (terms)
@@ -22,13 +22,13 @@ enum class Doing : std::uint8_t {
   admission,    ///< math, admit: waits for peers' headers
   wait_rows,    ///< load: waits for rows
   operands,     ///< math: waits for the first operands of a tile
-  turn,         ///< math: waits for the other group
+  turn,         ///< math: waits for the other warpgroup (ping-pong)
   finish,       ///< math: waits until the last stores have read shared memory
   wait_shared,  ///< copy, load: waits for finished tiles of peers
   copy,         ///< copy: copies data
   before,       ///< load, copy, math: waits for the previous kernel
   load,         ///< load: loads operands
-  headers,      ///< admit: sends headers
+  headers,      ///< admit: sends headers, which announce the call to peers
 };
 inline constexpr int kDoings = 17;
 std::string_view name_of(Doing doing);
@@ -38,12 +38,12 @@ struct Span {
   int lane = 0;
   int tile = -1;
   double begin_us = 0, end_us = 0;
-  double starved_us = 0;  ///< multiply: time without operands
+  double starved_us = 0;  ///< multiply: the time in which MMAs waited for operands
 };
 
 /// The time at which a CTA saw a raised flag.
 struct Landing {
-  int flag = 0;  ///< number of the flag; of a term: 16 * tile + source
+  int flag = 0;  ///< number of the flag; for a term, 16 * tile + source
   double us = 0;
   bool waited = false;  ///< whether the flag was raised after the wait began
 };
@@ -72,9 +72,9 @@ struct CallLine {
 /// The resolution of %globaltimer: the smallest step between its stamps, in ns.
 double resolution_ns(const std::vector<cuda::TracedLaunch>& launches);
 
-/// The launches of `calls` calls, in order. Microseconds since `origin_ns`. If the nanosecond clock
-/// is coarse, the SM's clock is fitted to its stamps. Error: usage (launches that `calls` does not
-/// divide).
+/// The launches of `calls` calls, in order, with times in us since `origin_ns`. If the nanosecond
+/// clock is coarse, times are those of the SM's clock, fitted to the coarse stamps. Error: usage
+/// (the number of launches is not a multiple of `calls`).
 std::vector<CallLine> call_lines(const std::vector<cuda::TracedLaunch>& launches, int calls,
                                  std::uint64_t origin_ns);
 

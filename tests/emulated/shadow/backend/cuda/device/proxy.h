@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // src/backend/cuda/device/proxy.h for emulated GPUs, where threads and bulk copies always see the
-// same memory. machine/order.h checks whether fences guarantee what they see.
+// same memory. machine/order.h checks whether fences guarantee this.
 #pragma once
 #include <cstdint>
 
