@@ -6,8 +6,8 @@
 
 namespace tilelace::cli {
 
-/// Runs the workload as this rank of its group and sends a RankPart (as text) for each row. If the
-/// checked mode has findings, rank 0 then sends kFindings followed by one line per finding.
+/// Runs the workload on this rank and sends a RankPart as text for each row (a job at one size). If
+/// the checked mode has findings, rank 0 then sends kFindings followed by one line per finding.
 void measure(const Workload& work, Communicator& member, const Send& send);
 
 constexpr char kFindings = '!';

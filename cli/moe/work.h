@@ -34,8 +34,8 @@ struct MoeWork {
 };
 
 /// Whether this comma-separated list has ops of mixtures of experts. `halves`: the command also
-/// takes ag_moe, a first half alone. Errors: usage (other ops in the same list; a name such as
-/// "moe_x" that is no op of the command).
+/// takes ag_moe, which is only a layer's first half. Errors: usage (other ops in the same list; a
+/// name such as "moe_x" that is no op of the command).
 bool are_moe(std::string_view command, std::string_view ops, bool halves = false);
 bool is_first_half(std::string_view op);
 

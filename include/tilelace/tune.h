@@ -29,7 +29,7 @@ struct TunedProblem {
   Problem problem;          ///< only op, ranks, m, n, k, dtype and whether it is SwiGLU are set
   Plan plan;                ///< the fastest plan that was timed
   double us = 0;            ///< time of a call on the slowest rank
-  double predicted_us = 0;  ///< measured time of the planner's own choice; 0: not timed
+  double predicted_us = 0;  ///< measured time of the plan predicted to be fastest; 0: not timed
   std::size_t plans = 0;    ///< number of plans that were timed
 };
 

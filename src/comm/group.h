@@ -39,11 +39,11 @@ class Group {
   [[nodiscard]] int ranks() const { return ranks_; }
 
   /// Gathers each rank's bytes (at most kMaxPayload), by rank. Collective, bounded; also a barrier.
-  /// Errors: usage (too many bytes: only here; different calls: on every rank), peer, timeout.
+  /// Errors: usage (on this rank: too many bytes; on every rank: different calls), peer, timeout.
   virtual std::vector<std::string> all_gather(std::string_view mine, double timeout_s) = 0;
 
-  /// Allocates zero-filled, page-aligned memory; every rank passes the same bytes. Collective,
-  /// bounded.
+  /// Allocates zero-filled, page-aligned memory. Every rank passes the same value of `bytes`.
+  /// Collective, bounded.
   /// Errors: usage (sizes differ: on every rank), system (on every rank), peer, timeout.
   virtual std::shared_ptr<SymmetricMemory> allocate(std::size_t bytes, double timeout_s) = 0;
 
@@ -81,7 +81,7 @@ class Group {
  protected:
   Group(int rank, int ranks, std::shared_ptr<SymmetricMemory> control);
   void mark_leaving() noexcept;
-  /// Writes only this rank's word. The watcher of each surviving rank writes that rank's word.
+  /// Writes only this rank's abort word. When a rank dies, every peer's watcher thread calls this.
   void abort_own(AbortReason reason) noexcept;
   /// Ends the group with this failure's reason and throws the failure as an Error.
   [[noreturn]] void give_up(const Failure& failure);

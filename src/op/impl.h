@@ -80,7 +80,7 @@ struct Communicator::Impl {
   const Plan& plan_of(const Problem&, const PlanOptions&);
 
   /// Reads the tables of measured plans, once the backend knows the machine. Collective if
-  /// `together`. `has_read`: a rank of this process that has read the cache already.
+  /// `together`. `has_read`: null, or another rank's Impl, whose cache of tuned plans is used, too.
   void read_tuning(bool together, const Impl* has_read = nullptr);
   /// Keeps a tuned row in the table, for later plans. Every rank must keep the same row.
   void keep(const TunedProblem&);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of tiles in a GEMM kernel of a fused gemm_ar, computed on the host as 32-bit numbers.
-// Every shard is cut into equally many blocks. The first block of all shards is walked column by
-// column, then the second block, and so on. A step has the remote tiles of one column of a block,
-// then the own tiles (of the own shard) of the column `lag` steps earlier, for which the peers'
-// partials have arrived by then. So tiles are sent during the whole call, few of them at its end.
+// The order of tiles in the GEMM kernel of a fused gemm_ar. All shards of rows have the same number
+// of blocks. A kernel walks the first blocks of all shards together, one column of tiles per step.
+// After the last column, the second blocks follow, and so on. A step first has the remote tiles (of
+// peers' shards), then the own tiles (of this rank's shard) of the column that was `lag` steps ago.
+// So peers' partials for own tiles have time to arrive, and few tiles are sent at the call's end.
 //
-// If shards would have fewer rows than a tile, every owner has some columns of all rows instead.
-// Then there is one block, and a step is one column of every owner.
+// If a shard would have fewer rows than a tile, every rank owns columns of tiles instead of rows.
+// There is one block in this case, and a step is one column of every owner.
 //
 // There is no deadlock, since own tiles of step g need only peers' remote tiles of step g - lag,
 // and every rank takes tiles in the order of steps.
@@ -19,11 +19,11 @@ namespace tilelace::schedule {
 constexpr int kMaxShareBlocks = 8;
 constexpr int kMaxShareSections = kMaxGpuRanks * kMaxShareBlocks;
 
-/// Consecutive steps with equally many tiles.
+/// Consecutive steps with equally many tiles. A step has one tile per row of tiles.
 struct ShareStretch {
   int first_tile = 0, first_step = 0;
   int block = 0, own_block = 0;   ///< `block` has the remote tiles, `own_block` has the own tiles
-  int remote_rows = 0, rows = 0;  ///< tiles per step; `remote_rows`: remote tiles per step
+  int remote_rows = 0, rows = 0;  ///< `rows`: tiles per step; `remote_rows`: remote tiles per step
 };
 
 struct ShareOrder {
@@ -44,8 +44,8 @@ struct ShareOrder {
   [[nodiscard]] TILELACE_HD constexpr bool own(int s) const { return section[s].owner == rank; }
   [[nodiscard]] TILELACE_HD constexpr int begin(int s) const { return section[s].begin; }
   [[nodiscard]] TILELACE_HD constexpr int end(int s) const { return section[s].end; }
-  /// Index of the section's tensor map in a kernel's `tail`. If owners have columns, all sections
-  /// share one map. Blocks of rows have no map (-1), since rows of other owners follow them.
+  /// Index in a kernel's `tail` of the tensor map for a section's last rows. If owners have
+  /// columns, the index is 0. Else it is -1 (no map), since tiles may load the next owner's rows.
   [[nodiscard]] TILELACE_HD constexpr int tail(int /*s*/) const { return owner_cols > 0 ? 0 : -1; }
   [[nodiscard]] TILELACE_HD constexpr int block(int s) const { return s / ranks; }
   /// The column of tiles, in the result, at which a section's columns begin.
@@ -67,7 +67,7 @@ struct ShareOrder {
       while (row >= tile_rows[s]) row -= tile_rows[s++];
     }
     const int col = at.first_step + step - (mine ? lag : 0) - block * cols;
-    // Blocks alternate in direction, since the weights that the last block used last are in cache.
+    // Blocks alternate in direction, since the weights of the previous step are still in cache.
     return {row, walked(block, col), s};
   }
   [[nodiscard]] TILELACE_HD constexpr bool own_tile(int t) const {
@@ -76,7 +76,7 @@ struct ShareOrder {
   }
 
   /// Index of `source`'s partial for the tile at c, among all partials that the tile's owner gets.
-  /// With the owner as `source`, it is also the tile's index among all finished tiles.
+  /// With the owner as `source` (which sends itself no partial), this is the finished tile's index.
   [[nodiscard]] TILELACE_HD constexpr int partial(int source, GemmCell c) const {
     return first_partial(source, c.section) + c.col * tile_rows[c.section] + c.row;
   }

@@ -91,13 +91,13 @@ class Engine final : public Backend {
   template <class Tiles>
   void reduce_tiles(Call&, const Tiles&, const WeightColumns&, const TensorView* given);
   void run_product(Call&, const Problem&, const Operands&, const WeightColumns&);
-  /// Allocates staging for collectives, once all ranks are in a call that needs staging. If a rank
-  /// makes another call, the error describes this rank's call by `name` and `card` (call.h).
+  /// Allocates staging for collectives, once all ranks are in a call that needs staging. If a peer
+  /// makes a different call, the error quotes `name` and `card`, which describe this rank's call.
   void stage_collectives(std::string_view name, std::string_view card);
-  /// A collective's name for error texts, and the words that come before the plan on its card.
+  /// Words for error texts. A card (call.h) is the text that describes a rank's call to its peers.
   struct CollectiveWords {
-    std::string_view name;
-    std::string call;
+    std::string_view name;  ///< name of the collective
+    std::string call;       ///< the arguments in words; on the card, the plan follows
   };
   /// Runs a collective with checked arguments.
   void collect(const plan::CollectiveCall&, const plan::CollectivePlan&, const CollectiveWords&,

@@ -2,13 +2,13 @@
 // Checks what a program's flags, barriers and fences guarantee, not only what happened in this run.
 // An actor that accesses memory (device or shared) must know that conflicting accesses have ended.
 // Knowledge passes from a release to the acquire that sees it, through barriers, and from kernel to
-// kernel, as in the memory model of PTX. Bulk copies and products know only what came through a
-// proxy fence, from an earlier kernel, or by a wait for such operations. TILELACE_EMULATED_ORDER=1
-// turns the check on. Then an unordered access ends the process or a site's turn (machine/sites.h).
+// kernel, as in the memory model of PTX. Bulk copies and products (of tensor cores) know only what
+// came through a proxy fence, from an earlier kernel, or by a wait for bulk copies or products.
+// TILELACE_EMULATED_ORDER=1 turns the check on. Then an unordered access ends the process, except
+// in runs that disable one site after the other (machine/sites.h).
 //
 // Actors are lanes, the bulk copies of a thread (reads and writes separately), the products of a
-// warpgroup, and operations of streams. All host threads count as one: if one knows that an access
-// has ended, all know.
+// warpgroup, and operations of streams. All host threads share what they know.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -83,7 +83,7 @@ struct Knower {
   Actor self;
   Lanes* lanes = nullptr;
   Knowledge known;
-  /// The last own steps that fences cover: `copies` for Known::copies, `shared` for Known::shared.
+  /// `copies`: step of this actor at its last fence_copies(); `shared`: at its last fence_shared().
   std::uint32_t copies = 0, shared = 0;
   std::uint64_t taken = 0;  ///< Given::version that the knower took last
   int away = 0;             ///< depth of nested calls from disabled sites (machine/sites.h)
@@ -116,7 +116,7 @@ void end(Actor& copies);
 /// Called when a CTA or a copy ends: adds to `over` what its lanes knew and did.
 void leave(const std::vector<const Knower*>& lanes, Clocks& over);
 
-/// Begins the next step of `copies`, for a new operation. The first call makes this actor.
+/// Adds 1 to the step of `copies`, for a new operation. If `copies.number` is 0, makes the actor.
 Asked ask(Actor& copies, Knower& thread, const char* name, const void* where);
 
 /// Adds to `to` what `from` knows and has done so far, as a release does.

@@ -52,8 +52,8 @@ inline void run_on_threads(int ranks, const std::function<std::unique_ptr<Group>
   for (auto& t : threads) t.join();
 }
 
-/// Runs the work with both kinds of group: one for threads, then one over sockets, which otherwise
-/// connects processes.
+/// Runs the work twice, with ranks that are threads: first with thread groups, then with socket
+/// groups. (Outside of tests, the ranks of a socket group are processes.)
 inline void run_both(int ranks, const Work& work) {
   auto groups = make_thread_groups(ranks);
   run_on_threads(

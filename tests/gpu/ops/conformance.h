@@ -46,13 +46,13 @@ class OpCheck {
   struct Side {
     std::optional<DeviceArena> memory;  ///< memory of the case's operands
     std::byte* results;
-    std::byte *kept, *seen;  ///< `kept`: the eager pair's results; `seen`: what the next work reads
+    std::byte *kept, *seen;  ///< `kept`: results of an eager call; `seen`: copies made by look()
     std::uint64_t seed = 0;
     std::optional<DevicePlace> place;
     std::optional<test::Operands> operands;
     cuda::CallTensors tensors;
   };
-  /// A round of calls with the first `sides` sides. `again`: with the inputs of the eager pair.
+  /// Calls on sides_[0] to sides_[sides - 1]. `again`: with the inputs that gave Side::kept.
   struct Round {
     int sides = 1;
     std::string how;

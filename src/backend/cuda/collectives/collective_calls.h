@@ -9,7 +9,7 @@
 
 namespace tilelace::cuda {
 
-/// The caller's tensors, stream and words for a collective.
+/// The caller's tensors and stream for a collective, and two 32-bit words in device memory.
 struct CollectiveTensors {
   const void* in = nullptr;
   void* out = nullptr;

@@ -24,9 +24,9 @@ struct MakeMap {
   bool wide = false;            ///< true: ids are int64; false: int32
   std::int32_t* out = nullptr;  ///< map.words() words; gaps between sections are not written
 };
-/// Makes the map as fill_moe_map does, except that permute_rows writes source_of of existing rows.
-/// An id that names no expert counts as -1; the map's `wrong` names the first such id. Errors:
-/// usage (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
+/// Makes the map as fill_moe_map does, but leaves source_of[r] unwritten for each row r of the map;
+/// permute_rows writes these entries. An invalid id counts as -1; `wrong` names the first such id.
+/// Errors: usage (more experts than kMostMoeExperts, more pairs than kMaxMapPairs, null), system.
 void make_map(const MakeMap&, cudaStream_t);
 
 /// to[r] = from[source_of[r] / top_k] for the rows of the map; other rows of `to` are not written.
