@@ -70,7 +70,7 @@ sim::Choices choices_of(const std::string& plan) {
     raise(ErrorKind::usage, "--plan {}: {}", key, why);
   };
   if (o.path != plain.path)
-    refuse("path", "simulate always shows fused, medium and unfused: leave out path");
+    refuse("path", "simulate always shows fused, medium and unfused: remove path=... from --plan");
   if (o.partials)
     refuse("partials", "simulate has only partial sums of the operands' type: leave out partials");
   if (o.straddle)

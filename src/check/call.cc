@@ -151,7 +151,7 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle";
   if (gather) return legal_gather_walk(s, ranks);
   if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty() || w.senders)
-    return "fields apart, joins, whole, across, weights and senders are for ag_gemm";
+    return R"(fields "apart", "joins", "whole", "across", "weights" and "senders" are for ag_gemm)";
   if (!row_of(s.transport).by_workers()) return "gemm_rs with a walk: transport must be store";
   if (w.pairs && (w.together || ranks % 2 != 0))
     return "field pairs needs an even number of ranks, and field together off";

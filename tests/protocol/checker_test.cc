@@ -293,7 +293,9 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   EXPECT_EQ(legal(s, 9),
             "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle");
   s.op = Op::gemm_rs;
-  EXPECT_EQ(legal(s, 2), "fields apart, joins, whole, across, weights and senders are for ag_gemm");
+  EXPECT_EQ(
+      legal(s, 2),
+      R"(fields "apart", "joins", "whole", "across", "weights" and "senders" are for ag_gemm)");
   s.walk = {.pairs = true};
   EXPECT_EQ(legal(s, 3), "field pairs needs an even number of ranks, and field together off");
   s.transport = Transport::push;

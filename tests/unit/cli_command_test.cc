@@ -44,7 +44,8 @@ const BadInput kBadInputs[] = {
     {"GoneTransports", "bench ag_gemm --transports push,pull",
      "tilelace: bench: --transports is now one --plan for each, as --plan transport=pull\n"},
     {"SimulatedPath", "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --plan path=unfused",
-     "tilelace: --plan path: simulate always shows fused, medium and unfused: leave out path\n"},
+     "tilelace: --plan path: simulate always shows fused, medium and unfused: remove path=... from "
+     "--plan\n"},
     {"SimulatedHalfATile", "simulate --machine h200x4 --tp 4 --m 8 --n 64 --k 64 --plan tile_m=64",
      "tilelace: --plan tile_m, tile_n: simulate needs both of them or none\n"},
     {"SimulatedTransport",

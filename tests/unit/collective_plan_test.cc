@@ -132,12 +132,14 @@ TEST(CollectiveCall, WrongArgumentsAreNamed) {
          a.counts = {1 << 24}, a.args.out = memory + (1 << 25), a.options.lines = true,
          a.options.shots = 1;
        },
-       "all_reduce: 33554432 bytes do not fit the staging of lines: use chunks (lines=0)"},
+       "all_reduce: option lines=1 is impossible, since 33554432 bytes do not fit the staging of "
+       "lines; option lines=0 sends chunks instead"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 3}, a.options.lines = true;
        },
-       "all_to_all: 16 bytes cannot travel as lines, which need equal parts: use chunks (lines=0)"},
+       "all_to_all: option lines=1 is impossible, since 16 bytes cannot travel as lines, which "
+       "need equal parts; option lines=0 sends chunks instead"},
       {kAll,
        [](auto& a) {
          a.counts = a.takes = {1, 2, 1 << 20}, a.args.out = memory + (1 << 22),

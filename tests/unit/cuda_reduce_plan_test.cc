@@ -168,7 +168,7 @@ TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
       const HandedPartialsWay best = gemm_hand_candidates(p, way).front();
       EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(p, best)));
       EXPECT_GE(plan.staging_bytes, gemm_hand_staging_bytes(p));
-      EXPECT_EQ(says(plan.reason, "not the same bits"), way == HandWay::added) << plan.reason;
+      EXPECT_EQ(says(plan.reason, "bits may differ"), way == HandWay::added) << plan.reason;
       if (m == 1000) hashes.insert(agreement_hash(p, plan));
     }
     const Plan empty = make_plan(sum_problem(Op::gemm_rs, 0), cuda_machine(), o);

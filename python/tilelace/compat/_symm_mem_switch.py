@@ -39,8 +39,8 @@ def _why_not(op: str, a: Tensor, weights: Sequence[Tensor], group_name: str, gat
     ranks = ops.ranks_of(group_name)
     for b in weights:
         if b.dim() != 2 or b.dtype != a.dtype or b.shape[0] != a.shape[-1]:
-            return (f"A: got {a.dtype} of k {a.shape[-1]}, and B {list(b.shape)} of {b.dtype}, "
-                    "expected B [k, n] of the same type")
+            return (f"A and B: got [..., {a.shape[-1]}] of {a.dtype} and {list(b.shape)} of "
+                    f"{b.dtype}, expected [..., k] and [k, n] with the same k and the same type")
         why = _fits.why_not(op, a.dtype, a.device, (b.shape[1], b.shape[0]), ranks)
         if why:
             return why

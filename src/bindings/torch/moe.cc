@@ -149,7 +149,7 @@ std::tuple<Tensor, Tensor> ag_moe(const FirstHalf& call) {
       if (t->size(0) != args.x.rows || t->size(1) != layer.top_k)
         wrong(kName, t == &call.ids ? "ids" : "weights", shape_of(*t),
               "[" + std::to_string(args.x.rows) + ", " + std::to_string(layer.top_k) + "]");
-    if (layer.here < 1) wrong(kName, "w13", shape_of(call.w13), "at least one expert");
+    if (layer.here < 1) wrong(kName, "w13", shape_of(call.w13), "weights of at least one expert");
     rows = tokens_of(kName, call.sizes, args.x.rows, call.replicated ? args.x.rows : -1, place);
     args.m = std::accumulate(rows.begin(), rows.end(), int64_t{0});
     return args.m;

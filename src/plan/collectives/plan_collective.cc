@@ -162,7 +162,8 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   const Index most_ctas = line_ctas(c, machine, o);
   const bool fit = machine.gpu && known && lines_fit(load, line_shots, most_ctas);
   require(
-      fit || !machine.gpu || !o.lines.value_or(false), "{}: {} bytes {}: use chunks (lines=0)",
+      fit || !machine.gpu || !o.lines.value_or(false),
+      "{}: option lines=1 is impossible, since {} bytes {}; option lines=0 sends chunks instead",
       name, load.units(line_shots) * kUnitBytes,
       known ? "do not fit the staging of lines" : "cannot travel as lines, which need equal parts");
   p.lines =

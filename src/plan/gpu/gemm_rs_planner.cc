@@ -30,11 +30,10 @@ Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions&
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
   return best_of(
       p, all, o,
-      fmt::format(" (GEMM {:.1f}{}, by links measured alone){}", gemm_of(all.front()).predicted_us,
-                  way == HandWay::copied ? " a shard" : "",
+      fmt::format(" (GEMM {:.1f}{}, with link rates measured without a GEMM){}",
+                  gemm_of(all.front()).predicted_us, way == HandWay::copied ? " per shard" : "",
                   way == HandWay::added
-                      ? "; sums in the order in which ranks come: not the same bits in "
-                        "every run"
+                      ? "; partials are added in order of arrival, so bits may differ between runs"
                       : ""));
 }
 
