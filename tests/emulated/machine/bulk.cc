@@ -21,29 +21,20 @@ TensorMap decode(const CUtensorMap& map) {
   return made;
 }
 
-unsigned elements(const TensorMap& m) {
-  unsigned n = 1;
-  for (int i = 0; i < m.dims; ++i) n *= m.box[i];
-  return n;
-}
+unsigned elements(const TensorMap& m) { return m.box[0] * m.box[1]; }
 
 /// For each row of a box: its number, where it begins, and how many bytes of it are there.
 template <class Visit>
-void each_row(const TensorMap& m, int x, int y, int z, const Visit& visit) {
-  const unsigned planes = m.dims > 2 ? m.box[2] : 1;
-  for (unsigned p = 0; p < planes; ++p)
-    for (unsigned r = 0; r < m.box[1]; ++r) {
-      const long row = y + static_cast<long>(r), plane = z + static_cast<long>(p);
-      const bool there = row >= 0 && row < static_cast<long>(m.extents[1]) &&
-                         (m.dims < 3 || (plane >= 0 && plane < static_cast<long>(m.extents[2])));
-      const long left = static_cast<long>(m.extents[0]) - x;
-      const long in = !there || left <= 0 ? 0 : left < m.box[0] ? left : m.box[0];
-      std::byte* const at = in == 0
-                                ? nullptr
-                                : m.data + x * 2 + row * static_cast<long>(m.strides[1]) +
-                                      (m.dims > 2 ? plane * static_cast<long>(m.strides[2]) : 0);
-      visit(row, (p * m.box[1] + r) * m.box[0] * 2, at, static_cast<std::size_t>(in) * 2);
-    }
+void each_row(const TensorMap& m, int x, int y, const Visit& visit) {
+  for (unsigned r = 0; r < m.box[1]; ++r) {
+    const long row = y + static_cast<long>(r);
+    const bool there = row >= 0 && row < static_cast<long>(m.extents[1]);
+    const long left = static_cast<long>(m.extents[0]) - x;
+    const long in = !there || left <= 0 ? 0 : std::min<long>(left, m.box[0]);
+    std::byte* const at =
+        in == 0 ? nullptr : m.data + x * 2 + row * static_cast<long>(m.strides[1]);
+    visit(row, r * m.box[0] * 2, at, static_cast<std::size_t>(in) * 2);
+  }
 }
 
 /// 16 bytes at a time: as swizzle moves them.
@@ -76,7 +67,7 @@ void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier
   const long wanted = wanted_map == &map ? end : std::numeric_limits<long>::max();
   for (Cta* cta : ctas)
     Machine::get().later(cta, [=] {
-      each_row(m, x, y, 0, [&](long row, unsigned at, const std::byte* from, std::size_t bytes) {
+      each_row(m, x, y, [&](long row, unsigned at, const std::byte* from, std::size_t bytes) {
         if (row < wanted) order::touch(asked, order::Access::read, from, bytes);
         // Of a cluster two may bring the same: they need not wait for each other.
         order::touch(asked, order::Access::add, cta->at(to + at), m.box[0] * 2);
@@ -133,11 +124,11 @@ void bulk_store(std::uint32_t from, std::uint32_t bytes,
   store_from(from, bytes, __builtin_return_address(0), std::move(land));
 }
 
-void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z) {
+void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y) {
   const TensorMap m = decode(map);
   const void* const where = __builtin_return_address(0);
   store_from(from, elements(m) * 2, where, [=](const std::byte* held, const Asked& asked) {
-    each_row(m, x, y, z, [&](long /*row*/, unsigned at, std::byte* to, std::size_t bytes) {
+    each_row(m, x, y, [&](long /*row*/, unsigned at, std::byte* to, std::size_t bytes) {
       order::touch(asked, order::Access::write, to, bytes);
       for (std::size_t b = 0; b < bytes; b += 16) {
         const auto plain = from + at + static_cast<std::uint32_t>(b);

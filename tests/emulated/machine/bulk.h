@@ -14,7 +14,7 @@ namespace tilelace::emulated {
 /// CTAs, the bytes arrive at the mbarrier at address `barrier`.
 void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
                  unsigned mask);
-void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y, int z);
+void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y);
 void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier);
 
 /// `land` gets the bytes that were read from shared memory and writes them to their destination.

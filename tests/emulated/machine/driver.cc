@@ -158,9 +158,9 @@ CUresult CUDAAPI encode_tiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t 
                               CUtensorMapFloatOOBfill) {
   static_assert(sizeof(TensorMap) <= sizeof(CUtensorMap));
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dims != 2 || box[0] * 2 % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
   TensorMap made{};
   made.data = static_cast<std::byte*>(data);
-  made.dims = static_cast<int>(dims);
   made.swizzled = swizzle != CU_TENSOR_MAP_SWIZZLE_NONE;
   made.strides[0] = 2;
   for (cuuint32_t i = 0; i < dims; ++i) {

@@ -27,9 +27,8 @@ void* driver_function(const char* name);
 /// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap. strides[0]: element size.
 struct TensorMap {
   std::byte* data;
-  std::size_t extents[3], strides[3];  ///< extents in elements, strides in bytes
-  unsigned box[3];
-  int dims;
+  std::size_t extents[2], strides[2];  ///< extents in elements, strides in bytes
+  unsigned box[2];
   bool swizzled;
 };
 

@@ -100,12 +100,6 @@ TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int
       "r"(src), "r"(x), "r"(y)
       : "memory");
 }
-TILELACE_DEVICE void tensor_store(const CUtensorMap* map, Shared src, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
-      "r"(src), "r"(x), "r"(y), "r"(z)
-      : "memory");
-}
 TILELACE_DEVICE void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Waits until at most N bulk groups still read shared memory.
 template <int N>

@@ -58,7 +58,7 @@ void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel& ke
   const int width = (gated ? kernel.tile.width / 2 : kernel.tile.width) % 64;
   out = rows_map(to, dtype, 64);
   remainder = kernel.tile.swapped ? rows_map(to, dtype, width == 0 ? 64 : width)
-                                  : planes_map(to, dtype, width == 0 ? 1 : width / 8);
+                                  : strip_map(to, dtype, width == 0 ? 8 : width);
 }
 
 const std::uint16_t* places_of(const plan::GemmPlan& plan, const GemmKernel& kernel, int workers) {

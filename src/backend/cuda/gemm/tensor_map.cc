@@ -31,17 +31,17 @@ Encode encoder() {
   return encode;
 }
 
-template <std::size_t kDims>
-CUtensorMap make_map(const TensorMapSource& s, DType dtype,
-                     const std::array<cuuint64_t, kDims>& extents,
-                     const std::array<cuuint64_t, kDims - 1>& strides,
-                     const std::array<cuuint32_t, kDims>& box, CUtensorMapSwizzle swizzle) {
+/// `box`: columns, rows.
+CUtensorMap make_map(const TensorMapSource& s, DType dtype, const std::array<cuuint32_t, 2>& box,
+                     CUtensorMapSwizzle swizzle) {
   CUtensorMap map{};
-  std::array<cuuint32_t, kDims> ones{};
-  ones.fill(1);
+  const std::array extents{static_cast<cuuint64_t>(s.cols), static_cast<cuuint64_t>(s.rows)};
+  const cuuint64_t stride =
+      static_cast<cuuint64_t>(s.stride > 0 ? s.stride : s.cols) * size_of(dtype);
+  const std::array<cuuint32_t, 2> ones{1, 1};
   const CUresult result =
-      encoder()(&map, library_types(dtype).map, kDims, const_cast<void*>(s.data), extents.data(),
-                strides.data(), box.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+      encoder()(&map, library_types(dtype).map, 2, const_cast<void*>(s.data), extents.data(),
+                &stride, box.data(), ones.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   require(result == CUDA_SUCCESS,
           "cuda: tensor map of [{}, {}] {} at {}: driver error {}; the matrix must be aligned to "
@@ -55,7 +55,7 @@ struct MapKey {
   TensorMapSource source{};
   DType dtype{};
   int box = 0;
-  bool planes = false;
+  bool strip = false;
 
   bool operator==(const MapKey&) const = default;
 };
@@ -72,7 +72,7 @@ CUtensorMap known_map(const MapKey& key, const Make& make) {
   thread_local std::vector<Known> known(kKnown);
   std::size_t hash = reinterpret_cast<std::uintptr_t>(key.source.data) / 16;
   for (const std::int64_t part : {key.source.rows, key.source.cols, key.source.stride,
-                                  std::int64_t{2 * key.box + (key.planes ? 1 : 0)}})
+                                  std::int64_t{2 * key.box + (key.strip ? 1 : 0)}})
     hash = (hash ^ static_cast<std::size_t>(part)) * 0x9e3779b97f4a7c15ULL;
   Known& place = known[hash >> 54U];
   static_assert(kKnown == 1U << 10U);
@@ -84,19 +84,13 @@ CUtensorMap known_map(const MapKey& key, const Make& make) {
 
 CUtensorMap rows_map(TensorMapSource s, DType dtype, int rows) {
   return known_map({s, dtype, rows, false}, [&] {
-    const auto cols = static_cast<cuuint64_t>(s.cols);
-    const auto stride = static_cast<cuuint64_t>(s.stride > 0 ? s.stride : s.cols);
-    return make_map<2>(s, dtype, {cols, static_cast<cuuint64_t>(s.rows)}, {stride * size_of(dtype)},
-                       {64, static_cast<cuuint32_t>(rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
+    return make_map(s, dtype, {64, static_cast<cuuint32_t>(rows)}, CU_TENSOR_MAP_SWIZZLE_128B);
   });
 }
 
-CUtensorMap planes_map(TensorMapSource s, DType dtype, int planes) {
-  return known_map({s, dtype, planes, true}, [&] {
-    const auto cols = static_cast<cuuint64_t>(s.cols);
-    return make_map<3>(s, dtype, {8, static_cast<cuuint64_t>(s.rows), cols / 8},
-                       {cols * size_of(dtype), 8 * size_of(dtype)},
-                       {8, 64, static_cast<cuuint32_t>(planes)}, CU_TENSOR_MAP_SWIZZLE_NONE);
+CUtensorMap strip_map(TensorMapSource s, DType dtype, int cols) {
+  return known_map({s, dtype, cols, true}, [&] {
+    return make_map(s, dtype, {static_cast<cuuint32_t>(cols), 64}, CU_TENSOR_MAP_SWIZZLE_NONE);
   });
 }
 

@@ -22,8 +22,7 @@ struct TensorMapSource {
 /// A map whose boxes are `rows` rows x 128 bytes, with 128-byte swizzle. Loads beyond the matrix
 /// give zeros, stores beyond it are dropped. Errors: usage, system.
 CUtensorMap rows_map(TensorMapSource, DType, int rows);
-/// A map for stores. Its boxes are 64 rows x `planes` planes of 8 columns, in the order (8 columns,
-/// rows, planes), without swizzle.
-CUtensorMap planes_map(TensorMapSource, DType, int planes);
+/// A map for stores. Its boxes are 64 rows x `cols` columns, a multiple of 8, without swizzle.
+CUtensorMap strip_map(TensorMapSource, DType, int cols);
 
 }  // namespace tilelace::cuda

@@ -170,7 +170,9 @@ class GemmMath {
         sync_group();
         if (thread_ == 0) {
           results.each(c < kOut / 64, [&](const CUtensorMap* map) {
-            store_chunk(map, chunk, c < kOut / 64, row + 64 * i, col + 64 * c);
+            const int x = row + 64 * i, y = col + 64 * c;
+            Tile::swapped ? ptx::tensor_store(map, chunk, x, y)
+                          : ptx::tensor_store(map, chunk, y, x);
           });
           ptx::store_commit();
         }
@@ -294,16 +296,6 @@ class GemmMath {
       stage_results<Body, 64>(columns, chunk, v, row, col, warp, lane);
     else
       stage_results<Body, kRest>(columns, chunk, v, row, col, warp, lane);
-  }
-
-  TILELACE_DEVICE void store_chunk(const CUtensorMap* map, ptx::Shared chunk, bool whole, int row,
-                                   int col) {
-    if (Tile::swapped)
-      ptx::tensor_store(map, chunk, row, col);
-    else if (whole)
-      ptx::tensor_store(map, chunk, col, row);
-    else
-      ptx::tensor_store(map, chunk, 0, row, col / 8);
   }
 
   const Params& p_;

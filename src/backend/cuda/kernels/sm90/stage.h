@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes a warpgroup's accumulators to shared memory as a chunk of results, in the layout of the
 // store's tensor map. The layout is 128-byte swizzle. If the last columns are fewer than 64, their
-// layout is planes of 8 columns.
+// layout is row after row.
 #pragma once
 #include "backend/cuda/device/elements.h"
 #include "backend/cuda/kernels/sm90/shape.h"
@@ -9,11 +9,14 @@
 namespace tilelace::cuda {
 
 /// This lane's address for store_matrices, in bytes into the chunk, for columns 8j .. 8j + 15.
-template <bool kPlanes>
+template <int kCols>
 TILELACE_DEVICE int staged_along(int j, int warp, int lane) {
   const int row = 16 * warp + (lane & 15);
   const int eight = j + lane / 16;
-  return kPlanes ? eight * 1024 + row * 16 : row * 128 + ((eight ^ (row & 7)) << 4);
+  if (kCols == 64) return row * 128 + ((eight ^ (row & 7)) << 4);
+  // An odd number of eights: store_matrices writes one eight more, which goes behind the rows.
+  if (eight == kCols / 8) return 64 * 2 * kCols + row * 16;
+  return row * 2 * kCols + eight * 16;
 }
 /// The same if the tile's columns are tokens (rows of the result).
 TILELACE_DEVICE int staged_across(int j, int warp, int lane) {
@@ -29,7 +32,7 @@ TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, fl
                                    int col, int warp, int lane) {
   using Element = typename Body::Element;
   constexpr bool kSwapped = Body::Tile::swapped;
-  constexpr bool kPlanes = kCols < 64 && !kSwapped;
+  static_assert(kSwapped || kCols == 64 || 64 * 2 * kCols + 64 * 16 <= kChunkBytes);
   columns.template complete<kCols>(v, row, col);
 #pragma unroll
   for (int j = 0; j < kCols / 8; j += 2) {
@@ -40,7 +43,7 @@ TILELACE_DEVICE void stage_results(const Columns& columns, ptx::Shared chunk, fl
     columns.combine(f, v + 4 * j, both);
     const std::uint32_t r[4] = {pack(f[0], f[1], Element{}), pack(f[2], f[3], Element{}),
                                 pack(f[4], f[5], Element{}), pack(f[6], f[7], Element{})};
-    const int at = kSwapped ? staged_across(j, warp, lane) : staged_along<kPlanes>(j, warp, lane);
+    const int at = kSwapped ? staged_across(j, warp, lane) : staged_along<kCols>(j, warp, lane);
     ptx::store_matrices<kSwapped>(chunk + at, r);
   }
 }

@@ -49,10 +49,7 @@ inline void tensor_load_multicast(Shared dst, const CUtensorMap* map, Shared bar
 }
 inline void prefetch_bulk(const void* /*from*/, std::uint32_t /*bytes*/) {}
 inline void tensor_store(const CUtensorMap* map, Shared src, int x, int y) {
-  emulated::tensor_store(*map, src, x, y, 0);
-}
-inline void tensor_store(const CUtensorMap* map, Shared src, int x, int y, int z) {
-  emulated::tensor_store(*map, src, x, y, z);
+  emulated::tensor_store(*map, src, x, y);
 }
 inline void store_commit() { Machine::self().groups.emplace_back(); }
 template <int N>
