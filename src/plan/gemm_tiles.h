@@ -171,6 +171,8 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},
     {"v32_4x2",   1, 1,  32, 16, 4, 2, 1, false, true, 1},
+    {"v96",       1, 1,  96, 10, 2, 1, 1, false, true, 1},
+    {"v128",      1, 1, 128,  8, 2, 1, 1, false, true, 1},
     {"w16",       2, 1,  16,  5, 1, 1, 1, false, true, 2},
     {"w32",       2, 1,  32,  4, 1, 1, 1, false, true, 2},
     {"w256",      2, 1, 256,  4, 2, 1, 2, false, true, 1},
