@@ -143,6 +143,17 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   EXPECT_LE(without.untimed, 2);
 }
 
+/// Whether a plan of any problem has this plan's tile. If not, the tile is newer than the records.
+bool has_tile(const std::vector<TimedProblem>& all, const Plan& plan) {
+  std::string tile = fmt::format("{}", fmt::streamed(plan));
+  tile = tile.substr(tile.find("; "));
+  tile.erase(tile.find(' ', 2) + 1);
+  return std::ranges::any_of(all, [&](const TimedProblem& row) {
+    return std::ranges::any_of(
+        row.us, [&](const auto& timed) { return timed.first.find(tile) != std::string::npos; });
+  });
+}
+
 TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
   Machine machine = cuda_machine();
   machine.tuning = nullptr;
@@ -150,11 +161,19 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
     const auto all = timed_problems(fmt::format("{}/tune.jsonl", gpus));
     ASSERT_GE(all.size(), 20U);
     Regret predicted{gpus};
+    int newer = 0;
     for (const TimedProblem& row : all) {
       machine.cublas = row.cublas;
-      predicted.add(row, make_plan(row.problem, machine));
+      const Plan plan = make_plan(row.problem, machine);
+      if (!row.timed(plan) && !has_tile(all, plan)) {
+        fmt::print("left out, its tile is newer: {}\n", row.name);
+        ++newer;
+        continue;
+      }
+      predicted.add(row, plan);
     }
     predicted.print();
+    EXPECT_LE(newer, 4);
     EXPECT_LE(predicted.mean(), 0.06);
     // Two products of 187 are more than 18 % behind: a gate_up whose ring took 516 us by one walk
     // and 422 by another, and a gemm_ar of 128 rows, whose one wave by columns is predicted too
