@@ -146,16 +146,22 @@ class Run:
     multiprocessors: int = 4
     ranks: int = 2
     moe: bool = False  # a mixture of experts on one GPU
+    norms: int = 0  # calls of all_reduce_norm, beside `shapes` calls of collectives
 
-    def command(self, program):
-        """`program`: of the ops; that of the product lies beside it."""
+    def command(self, program, shapes):
+        """`program`: of the ops; those of the product, experts and collectives lie beside it."""
+        if self.norms:
+            return [str(Path(program).with_name("emulated_collectives")), "--ranks", str(self.ranks), *BOUNDS,
+                    "--most", "4000", "--calls", str(shapes), "--norm", str(self.norms)]
         if self.moe:
             return [str(Path(program).with_name("emulated_moe_check")), "--graphs", "0", "--repeats", "2",
-                    "--calls", "2"]
+                    "--calls", "2", *SMALL, "--shapes", str(shapes)]
         if not self.ops:
-            return [str(Path(program).with_name("emulated_gemm_check")), "--tile", self.tile]
+            return [str(Path(program).with_name("emulated_gemm_check")), "--tile", self.tile, *SMALL,
+                    "--shapes", str(shapes)]
         kinds = ["--kinds", self.kinds] if self.kinds else []
-        return [program, "--ranks", str(self.ranks), *BOUNDS, "--ops", self.ops, *kinds]
+        return [program, "--ranks", str(self.ranks), *BOUNDS, "--ops", self.ops, *kinds, *SMALL,
+                "--shapes", str(shapes)]
 
 
 PUSHED = ("unfused push,unfused push in one shot,unfused push in two shots,unfused push by lines,"
@@ -168,7 +174,7 @@ RUNS = {
     # Relays need so many multiprocessors; from three ranks on what came is handed on.
     "copies": Run(5, "ag_gemm", "pull by shard,ring by shard", multiprocessors=17, ranks=3),
     # CTAs that only send need as many; from three ranks on they send to one after the other.
-    "senders": Run(2, "ag_gemm", "store by shard with senders", multiprocessors=17, ranks=3),
+    "senders": Run(6, "ag_gemm", "store by shard with senders", multiprocessors=17, ranks=3),
     "unfused": Run(4, "gemm_rs,gemm_ar", "unfused add,unfused ring,unfused store,unfused pull"),
     "pushed": Run(4, "gemm_rs,gemm_ar", PUSHED),
     "sums": Run(8, "gemm_ar", "pull in one shot,pull in two shots"),
@@ -179,6 +185,7 @@ RUNS = {
     "lanes": Run(4, "gemm_rs,gemm_ar", PUSHED, ranks=3),  # several lanes wait and tell
     "gemm": Run(60, tile="s64", multiprocessors=1),  # of no cluster
     "moe": Run(24, ranks=1, moe=True),
+    "collectives": Run(60, norms=16),
 }
 MOST_RUNS = 3  # without a site, for good
 
@@ -203,7 +210,7 @@ def run_program(o, name, seed, **more):
     env = {**os.environ, "TILELACE_EMULATED_GPUS": str(run.ranks), "TILELACE_EMULATED_ORDER": "1",
            "TILELACE_EMULATED_MULTIPROCESSORS": str(run.multiprocessors),
            "TILELACE_EMULATED_SEED": str(seed), **more}
-    command = [*run.command(o.program), *SMALL, "--shapes", str(o.shapes or run.shapes), "--seed", str(seed)]
+    command = [*run.command(o.program, o.shapes or run.shapes), "--seed", str(seed)]
     return subprocess.run(command, check=False, env=env, text=True, capture_output=True)
 
 

@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(32 * kDirectWarps, plan::kCtasOfTwo)
   begin_exchange(p, p);
   const std::uint32_t epoch = call_number(p.call);
   if (blockIdx.x == 0 && threadIdx.x < 32) {
-    // Peers read this rank's input behind the header.
+    // stays: peers read this input behind the header, which emulated GPUs take for a release
     if (p.schedule.sums) __threadfence_system();
     tell_peers<true>(p, epoch);
   }

@@ -105,7 +105,7 @@ class LineVerbs {
     return reinterpret_cast<Line*>(p_.call.memory_at(rank) + p_.places) + units * kLinesOfUnit;
   }
 
-  /// All threads: whether all peers are in the call, and all is here.
+  // stays: a vote of all threads on whether everything is here, which orders no data
   TILELACE_DEVICE void settle(bool here) { good_ = __syncthreads_and(good_ && here ? 1 : 0) != 0; }
 
   TILELACE_DEVICE bool await(const Line* at, Index i, int peer, uint4& v) {

@@ -52,7 +52,7 @@ class NormChunkVerbs {
   }
 
   TILELACE_DEVICE void admit() {
-    __syncthreads();  // everybody has the number before it is counted
+    __syncthreads();  // stays: no test misses it: all have read the number before it is counted
     if (threadIdx.x == blockDim.x - 1) count_exchange(e_.call, epoch_);
     admits_ = true;
   }

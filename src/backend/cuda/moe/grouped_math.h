@@ -42,7 +42,7 @@ class GroupedMath {
         store<true>(shared_.slots[at]);
       else
         store<false>(shared_.slots[at]);
-      sync_group();
+      sync_group();  // stays: slots are read by plain loads, which the order check does not see
       if (thread_ == 0) ptx::barrier_arrive(K::at(&shared_.done[at]));
     }
   }
