@@ -31,8 +31,7 @@ void each_row(const TensorMap& m, int x, int y, const Visit& visit) {
     const bool there = row >= 0 && row < static_cast<long>(m.extents[1]);
     const long left = static_cast<long>(m.extents[0]) - x;
     const long in = !there || left <= 0 ? 0 : std::min<long>(left, m.box[0]);
-    std::byte* const at =
-        in == 0 ? nullptr : m.data + x * 2 + row * static_cast<long>(m.strides[1]);
+    std::byte* const at = in == 0 ? nullptr : m.data + x * 2 + row * static_cast<long>(m.stride);
     visit(row, r * m.box[0] * 2, at, static_cast<std::size_t>(in) * 2);
   }
 }

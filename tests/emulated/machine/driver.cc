@@ -158,18 +158,15 @@ CUresult CUDAAPI encode_tiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_t 
                               CUtensorMapFloatOOBfill) {
   static_assert(sizeof(TensorMap) <= sizeof(CUtensorMap));
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (dims != 2 || box[0] * 2 % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dims != 2 || box[0] * 2 % 16 != 0 || strides[0] % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
   TensorMap made{};
   made.data = static_cast<std::byte*>(data);
   made.swizzled = swizzle != CU_TENSOR_MAP_SWIZZLE_NONE;
-  made.strides[0] = 2;
-  for (cuuint32_t i = 0; i < dims; ++i) {
+  made.stride = strides[0];
+  for (int i = 0; i < 2; ++i) {
     if (extents[i] == 0 || box[i] == 0 || box[i] > 256) return CUDA_ERROR_INVALID_VALUE;
     made.extents[i] = extents[i];
     made.box[i] = box[i];
-    if (i == 0) continue;
-    if (strides[i - 1] % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
-    made.strides[i] = strides[i - 1];
   }
   std::memset(map, 0, sizeof *map);
   std::memcpy(map, &made, sizeof made);

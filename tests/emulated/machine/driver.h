@@ -24,10 +24,11 @@ int device_attribute(int attribute);
 /// The emulated driver function of this name; null if it is not emulated.
 void* driver_function(const char* name);
 
-/// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap. strides[0]: element size.
+/// What the emulated cuTensorMapEncodeTiled writes into a CUtensorMap: of a matrix, columns first.
 struct TensorMap {
   std::byte* data;
-  std::size_t extents[2], strides[2];  ///< extents in elements, strides in bytes
+  std::size_t extents[2];  ///< in elements
+  std::size_t stride;      ///< in bytes, from one row to the next
   unsigned box[2];
   bool swizzled;
 };
