@@ -70,6 +70,9 @@ Said said_of(const UnfusedSumWay& way) {
           .cublas = way.cublas};
 }
 Said said_of(const HandedPartialsWay& /*way*/) { return {}; }
+Said said_of(const KernelWay& way) {
+  return std::visit([](const auto& w) { return said_of(w); }, way);
+}
 
 }  // namespace
 
@@ -90,8 +93,8 @@ Plan plan_of(const Problem& p, KernelWay way, int grid) {
   if (grid == 0) {
     const int tiles = std::visit([&](const auto& w) { return tiles_of(w, p); }, way);
     grid = (gemm.split_tiles == 0 ? std::min(gemm.workers, tiles) : gemm.workers) *
-           gemm.tile.cluster();
-    if (const auto* gather = std::get_if<AgGemmWay>(&way)) grid += gather->senders;
+               gemm.tile.cluster() +
+           said_of(way).senders;
   }
   plan.kernel = std::make_shared<const KernelChoice>(KernelChoice{std::move(way), grid});
   return plan;
@@ -123,7 +126,7 @@ bool is_taken_unasked(const KernelWay& way) {
 
 std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
   const GemmPlan& g = gemm_of(choice.way);
-  const Said s = std::visit([](const auto& way) { return said_of(way); }, choice.way);
+  const Said s = said_of(choice.way);
   os << g.tile.name;
   if (g.architecture != 0) os << " of " << name_of_architecture(g.architecture);
   os << fmt::format(" split {} group {}", g.split_tiles, g.group);
