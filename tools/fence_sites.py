@@ -150,18 +150,17 @@ class Run:
 
     def command(self, program, shapes):
         """`program`: of the ops; those of the product, experts and collectives lie beside it."""
+        problems = [*SMALL, "--shapes", str(shapes)]
         if self.norms:
             return [str(Path(program).with_name("emulated_collectives")), "--ranks", str(self.ranks), *BOUNDS,
                     "--most", "4000", "--calls", str(shapes), "--norm", str(self.norms)]
         if self.moe:
             return [str(Path(program).with_name("emulated_moe_check")), "--graphs", "0", "--repeats", "2",
-                    "--calls", "2", *SMALL, "--shapes", str(shapes)]
+                    "--calls", "2", *problems]
         if not self.ops:
-            return [str(Path(program).with_name("emulated_gemm_check")), "--tile", self.tile, *SMALL,
-                    "--shapes", str(shapes)]
+            return [str(Path(program).with_name("emulated_gemm_check")), "--tile", self.tile, *problems]
         kinds = ["--kinds", self.kinds] if self.kinds else []
-        return [program, "--ranks", str(self.ranks), *BOUNDS, "--ops", self.ops, *kinds, *SMALL,
-                "--shapes", str(shapes)]
+        return [program, "--ranks", str(self.ranks), *BOUNDS, "--ops", self.ops, *kinds, *problems]
 
 
 PUSHED = ("unfused push,unfused push in one shot,unfused push in two shots,unfused push by lines,"

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <string>
 
+#include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/tuning_table.h"
 #include "tilelace/op_table.h"
 #include "tilelace/plan.h"
@@ -145,9 +146,7 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
 
 /// Whether a plan of any problem has this plan's tile. If not, the tile is newer than the records.
 bool has_tile(const std::vector<TimedProblem>& all, const Plan& plan) {
-  std::string tile = fmt::format("{}", fmt::streamed(plan));
-  tile = tile.substr(tile.find("; "));
-  tile.erase(tile.find(' ', 2) + 1);
+  const std::string tile = fmt::format("; {} ", gemm_of(plan.kernel->way).tile.name);
   return std::ranges::any_of(all, [&](const TimedProblem& row) {
     return std::ranges::any_of(
         row.us, [&](const auto& timed) { return timed.first.find(tile) != std::string::npos; });
