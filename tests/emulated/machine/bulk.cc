@@ -155,9 +155,8 @@ void await_stores(int most, bool read) {
     order::know(fiber.knower, {fiber.sends.number, g->sent}, true);
     if (!read) order::know(fiber.knower, {fiber.stores.number, g->stored}, false);
   }
-  // Those that were not waited for stay: a later wait says that they are over.
-  while (fiber.groups.begin() != end() && fiber.groups.front().writes == 0)
-    fiber.groups.pop_front();
+  // Those whose writes were not waited for stay: a later wait says that they are over.
+  while (!read && fiber.groups.begin() != end()) fiber.groups.pop_front();
 }
 
 namespace {
