@@ -46,6 +46,7 @@ template <class Visit>
 void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "efficiency", k.efficiency);
   visit("kernels", "l2_total_gbps", k.l2_total_gbps);
+  visit("kernels", "l2_mb", k.l2_mb);
   visit("kernels", "memory_gbps", k.memory_gbps);
   visit("kernels", "worker_memory_gbps", k.worker_memory_gbps);
   visit("kernels", "power_tflops", k.power_tflops);

@@ -93,7 +93,6 @@ std::vector<StepList> bent_lists(Mutant mutant, const CallSpec& spec,
   schedule::GatherTiles<BentGather<Order>> bent;
   static_cast<schedule::AgGemm&>(bent) = static_cast<const schedule::AgGemm&>(tiles);
   bent.across = tiles.across;
-  std::copy(std::begin(tiles.first_col), std::end(tiles.first_col), bent.first_col);
   const BentGather<Order> order{tiles.order(), mutant, spec.walk.apart == 0};
   bent.work = schedule::make_gemm_work(order, tiles.work.workers, 1, 0);
   return walked_lists(bent);

@@ -26,7 +26,6 @@ std::string to_string(const WalkSpec& w) {
   if (!w.joins.empty()) text += fmt::format(" joins {}", fmt::join(w.joins, ","));
   if (w.whole) text += " whole";
   if (w.across) text += " across";
-  if (!w.weights.empty()) text += fmt::format(" weights {}", fmt::join(w.weights, ","));
   if (w.senders != 0) text += fmt::format(" senders {}", w.senders);
   if (w.together) text += " together";
   if (w.pairs) text += " pairs";
@@ -130,13 +129,7 @@ std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
     return "field whole is for transport store with apart -1";
   if (w.senders < 0 || (w.senders > 0 && !row_of(s.transport).by_workers()))
     return "field senders must not be negative, and is for transport store";
-  if (!w.whole && (w.across || !w.weights.empty()))
-    return "fields across and weights are for calls with field whole";
-  if (w.weights.empty()) return std::nullopt;
-  if (w.weights.size() > static_cast<std::size_t>(schedule::kMaxSections) ||
-      *std::min_element(w.weights.begin(), w.weights.end()) < 1 ||
-      std::accumulate(w.weights.begin(), w.weights.end(), Index{0}) != s.cols)
-    return "weights must be at most 8 positive numbers that add up to cols";
+  if (!w.whole && w.across) return "field across is for calls with field whole";
   return std::nullopt;
 }
 
@@ -150,8 +143,8 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
       ranks > schedule::kMaxGpuRanks)
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle";
   if (gather) return legal_gather_walk(s, ranks);
-  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || !w.weights.empty() || w.senders)
-    return R"(fields "apart", "joins", "whole", "across", "weights" and "senders" are for ag_gemm)";
+  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || w.senders)
+    return R"(fields "apart", "joins", "whole", "across" and "senders" are for ag_gemm)";
   if (!row_of(s.transport).by_workers()) return "gemm_rs with a walk: transport must be store";
   if (w.pairs && (w.together || ranks % 2 != 0))
     return "field pairs needs an even number of ranks, and field together off";

@@ -18,14 +18,13 @@ namespace tilelace::check {
 /// How a kernel walks the tiles of a fused ag_gemm or gemm_rs, if CallSpec::straddle is false
 /// (schedule/gather_tiles.h, reduce_tiles.h). The default is how CPU ranks walk.
 struct WalkSpec {
-  int apart = -1;                 ///< how many shards are walked one after the other; -1: all
-  std::vector<int> joins = {};    ///< apart 0: the i-th shard to arrive joins after joins[i] tiles
-  bool whole = false;             ///< ag_gemm, transport store: a tile may span several shards
-  bool across = false;            ///< if `whole`: the walk's rows are columns of the result
-  std::vector<int> weights = {};  ///< if `whole`: tile columns of each weight; empty: one weight
-  int senders = 0;                ///< ag_gemm, transport store: number of workers that only send
-  bool together = false;          ///< gemm_rs: remote shards are walked together
-  bool pairs = false;             ///< gemm_rs: the CTAs of a cluster have tiles of two shards
+  int apart = -1;               ///< how many shards are walked one after the other; -1: all
+  std::vector<int> joins = {};  ///< apart 0: the i-th shard to arrive joins after joins[i] tiles
+  bool whole = false;           ///< ag_gemm, transport store: a tile may span several shards
+  bool across = false;          ///< if `whole`: the walk's rows are columns of the result
+  int senders = 0;              ///< ag_gemm, transport store: number of workers that only send
+  bool together = false;        ///< gemm_rs: remote shards are walked together
+  bool pairs = false;           ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;
   int wide = 1 << 20, deep = 1;  ///< a block is `wide` x `deep` tiles (schedule::GemmOrder)
 

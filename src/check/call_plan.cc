@@ -123,11 +123,8 @@ void CallPlan::cut_gather() {
   s.deliver = spec_.deliver;
   num_flags_ = s.num_flags();
   const WalkSpec& w = spec_.walk;
-  schedule::GatherWalking how{walk(), w.apart, {}, w.whole, w.across, 1, {}};
+  schedule::GatherWalking how{walk(), w.apart, {}, w.whole, w.across, w.senders};
   std::copy(w.joins.begin(), w.joins.end(), std::next(how.joins.after));
-  how.weights = std::max(1, static_cast<int>(w.weights.size()));
-  std::copy(w.weights.begin(), w.weights.end(), how.weight_cols);
-  how.senders = w.senders;
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {
     if (few())
       gather_.push_back(schedule::make_gather_tiles<schedule::kMaxGpuRanks>(s, how));

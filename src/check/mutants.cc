@@ -104,16 +104,14 @@ std::vector<CallSpec> gather_walks() {
   CallSpec whole = shards;
   whole.transport = Transport::store;
   whole.walk.whole = true;
-  std::vector<CallSpec> all(6, shards);
+  std::vector<CallSpec> all(5, shards);
   all[0].walk.apart = 2;
   all[1].walk.apart = 0;
   all[1].walk.joins = {3, 9, 15};
-  all[2] = all[3] = all[4] = whole;
-  all[3].walk.weights = {1, 3};
-  all[4].walk.weights = {2, 1, 1};
-  all[4].walk.across = true;
-  all[5].transport = Transport::store;
-  all[5].walk = {.apart = 4, .senders = 1};
+  all[2] = all[3] = whole;
+  all[3].walk.across = true;
+  all[4].transport = Transport::store;
+  all[4].walk = {.apart = 4, .senders = 1};
   return all;
 }
 

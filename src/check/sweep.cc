@@ -68,11 +68,6 @@ void random_walk(Dice& dice, CallSpec& s, int ranks) {
   w.whole = row_of(s.transport).by_workers() && dice.one_in(2);
   if (row_of(s.transport).by_workers() && dice.one_in(2)) w.senders = dice.between(1, 4);
   w.across = w.whole && dice.one_in(2);
-  if (w.whole && dice.one_in(2)) {
-    w.weights.push_back(dice.between(1, static_cast<int>(s.cols)));
-    if (const Index left = s.cols - w.weights[0]; left > 0)
-      w.weights.push_back(static_cast<int>(left));
-  }
   if (!w.whole) w.apart = dice.between(0, ranks);
   for (int i = 1; i < ranks && w.apart == 0; ++i)
     w.joins.push_back(dice.between(0, static_cast<int>(s.m * s.cols / s.tile_m)));
@@ -192,8 +187,6 @@ void add_walks(std::vector<CheckConfig>& all, const CallSpec& shape, int ranks, 
   walked.walk.together = row_of(shape.op).scatters();
   add_runs(all, walked, ranks, workers);
   if (row_of(shape.op).scatters()) walked.walk = {.pairs = true};
-  if (walked.walk.whole && shape.cols > 1)
-    walked.walk.weights = {1, static_cast<int>(shape.cols) - 1};
   walked.walk.across = walked.walk.whole;
   add_runs(all, walked, ranks, workers);
   if (row_of(shape.op).scatters() || workers < 2) return;

@@ -2,7 +2,7 @@
 // The order of tiles in a GEMM kernel of an ag_gemm, computed on the host as 32-bit numbers. Flags
 // are AgGemm::landed(). An order by shard has one section per shard: first the own shard, then the
 // peers' shards in order of arrival. Tiles begin at the shard's first row. A whole order covers all
-// rows as one matrix, in one section or in one section per weight.
+// rows as one matrix, in one section. Columns of several weights stand side by side.
 //
 // Sections may be walked one after the other; the walk of each section then reads the whole weight.
 // Or the sections that have arrived are walked together, column by column. A later section joins at
@@ -13,7 +13,7 @@
 
 namespace tilelace::schedule {
 
-constexpr int kMaxSections = kMaxGpuRanks;  ///< the most sections (shards or weights) in kernels
+constexpr int kMaxSections = kMaxGpuRanks;  ///< the most sections in kernels
 
 /// An entry of the list of shards in order of arrival.
 struct GatherShard {

@@ -12,17 +12,14 @@ struct GatherWalking {
   int apart = -1;       ///< how many shards are walked one after the other; -1: all
   GatherJoins joins = {};
   bool whole = false;
-  bool across = false;                 ///< whole walk: the rows of `walk` are columns of the result
-  int weights = 1;                     ///< whole walk: number of weights
-  int weight_cols[kMaxSections] = {};  ///< number of tiles of each weight, along the columns
-  int senders = 0;  ///< transport store: the last `senders` workers (but not all) only send
+  bool across = false;  ///< whole walk: the rows of `walk` are columns of the result
+  int senders = 0;      ///< transport store: the last `senders` workers (but not all) only send
 };
 
 template <class Order>
 struct GatherTiles : AgGemm {
   GemmWorkOf<Order> work;
   bool across = false;
-  int first_col[kMaxSections] = {};  ///< whole walk: first column of tiles of each weight
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
   /// If walked(): number of workers that only send. They come after the workers of `work`.
@@ -33,7 +30,7 @@ struct GatherTiles : AgGemm {
     const Index begin = o.begin(c.section) + Index{turned ? c.col : c.row} * tile_m;
     const RowRange rows{begin, min_of(begin + tile_m, o.end(c.section))};
     if (!o.whole) return {o.shard[c.section].source, rows, c.col};
-    return {-1, rows, first_col[c.section] + (turned ? c.row : c.col)};
+    return {-1, rows, turned ? c.row : c.col};
   }
 };
 
@@ -50,10 +47,7 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   t.across = how.whole && how.across;
   if (t.across) walk = {walk.cols, walk.rows, walk.group, walk.along_cols, walk.wide, walk.deep};
   const int apart = how.apart < 0 ? kMost : how.apart;
-  auto order = make_gather_order<kMost>(s, walk, s.tile_m, how.whole, apart, how.joins);
-  if (how.weights > 1) walk_weights(order, how.weight_cols, how.weights, how.across);
-  for (int w = 1; w < how.weights; ++w)
-    t.first_col[w] = t.first_col[w - 1] + how.weight_cols[w - 1];
+  const auto order = make_gather_order<kMost>(s, walk, s.tile_m, how.whole, apart, how.joins);
   const int most = by_workers(s.transport) ? s.workers - 1 : 0;
   t.work = make_gemm_work(order, s.workers - (how.senders < most ? how.senders : most), 1, 0);
   return t;

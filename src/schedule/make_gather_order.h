@@ -68,18 +68,6 @@ constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrde
   return o;
 }
 
-/// Turns a whole order into an order with a section for each weight. `tiles[i]`: number of tiles of
-/// the i-th weight along columns of the result. `on_rows`: the rows of `walk` are these columns.
-template <int kMost>
-constexpr void walk_weights(GatherOrderOf<kMost>& o, const int* tiles, int weights, bool on_rows) {
-  o.walks = 0;
-  o.walked[0] = {};
-  o.count = weights;
-  for (int w = 0; w < weights; ++w) o.tile_rows[w] = on_rows ? tiles[w] : o.walk.rows;
-  if (on_rows) o.append(0, weights, 0, o.walk.cols);
-  for (int w = 0; w < weights && !on_rows; ++w) o.append(w, w + 1, 0, tiles[w]);
-}
-
 /// This rank's sends. `stage`: own rows are copied into the own slot, too.
 constexpr PushOrder make_push_order(const AgGemm& s, bool stage, int senders = 0) {
   const RowRange own = s.split.shard(s.rank);

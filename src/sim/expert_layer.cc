@@ -179,6 +179,7 @@ plan::Hardware hardware_of(const MachineModel& m) {
           .efficiency = m.kernels.efficiency,
           .l2_gbps = m.compute.l2_gbps,
           .l2_total_gbps = m.kernels.l2_total_gbps,
+          .l2_mb = m.kernels.l2_mb,
           .memory_gbps = m.kernels.memory_gbps,
           .worker_memory_gbps = m.kernels.worker_memory_gbps,
           .power_tflops = m.kernels.power_tflops,

@@ -37,6 +37,7 @@ void check_compute(const Compute& c) {
 void check_kernels(const Kernels& k) {
   between("kernels.efficiency", k.efficiency, 0.01, 1);
   rate("kernels.l2_total_gbps", k.l2_total_gbps);
+  rate("kernels.l2_mb", k.l2_mb);
   rate("kernels.memory_gbps", k.memory_gbps);
   rate("kernels.worker_memory_gbps", k.worker_memory_gbps);
   rate("kernels.power_tflops", k.power_tflops);

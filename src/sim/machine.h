@@ -29,6 +29,7 @@ struct Compute {
 struct Kernels {
   double efficiency = 1;
   double l2_total_gbps = 1;
+  double l2_mb = 1;
   double memory_gbps = 1;
   double worker_memory_gbps = 1;
   double power_tflops = 1;

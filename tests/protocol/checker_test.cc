@@ -285,17 +285,14 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   s.walk = {.senders = 1};
   EXPECT_EQ(legal(s, 2), "field senders must not be negative, and is for transport store");
   s.walk = {.across = true};
-  EXPECT_EQ(legal(s, 2), "fields across and weights are for calls with field whole");
+  EXPECT_EQ(legal(s, 2), "field across is for calls with field whole");
   s.transport = Transport::store;
-  s.walk = {.whole = true, .weights = {2}};
-  EXPECT_EQ(legal(s, 2), "weights must be at most 8 positive numbers that add up to cols");
   s.walk = {.apart = 1};
   EXPECT_EQ(legal(s, 9),
             "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle");
   s.op = Op::gemm_rs;
-  EXPECT_EQ(
-      legal(s, 2),
-      R"(fields "apart", "joins", "whole", "across", "weights" and "senders" are for ag_gemm)");
+  EXPECT_EQ(legal(s, 2),
+            R"(fields "apart", "joins", "whole", "across" and "senders" are for ag_gemm)");
   s.walk = {.pairs = true};
   EXPECT_EQ(legal(s, 3), "field pairs needs an even number of ranks, and field together off");
   s.transport = Transport::push;

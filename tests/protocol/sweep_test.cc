@@ -68,13 +68,12 @@ TEST(ProtocolWalks, AreDrawn) {
       if (joins) ++drawn["joined" + rows];
       if (w.apart > 0) ++drawn["apart" + rows];
       if (w.whole) ++drawn[(w.across ? "whole across" : "whole") + rows];
-      if (w.weights.size() > 1) ++drawn["weights" + rows];
       if (w.senders > 0) ++drawn["senders" + rows];
       if (w.pairs) ++drawn["pairs" + rows];
       if (w.together) ++drawn["together" + rows];
     }
   }
-  EXPECT_EQ(drawn.size(), 16U);
+  EXPECT_EQ(drawn.size(), 14U);
   for (const auto& [walk, times] : drawn) EXPECT_GT(times, 20) << walk;
 }
 
@@ -96,7 +95,7 @@ TEST(ProtocolWalks, HoldOnMoreRanksThanKernelsHave) {
   }
 }
 
-/// As of a large product: tiles of 128 rows, and weights of 96 columns of them.
+/// As of a large product: tiles of 128 rows, and 96 columns of them.
 TEST(ProtocolWalks, HoldOnEightRanksOf132Workers) {
   CallSpec gather;
   gather.m = 8192;
@@ -107,7 +106,7 @@ TEST(ProtocolWalks, HoldOnEightRanksOf132Workers) {
   gather.walk.wide = 4;
   gather.walk.deep = 3;
   CallSpec whole = gather;
-  whole.walk = {.whole = true, .weights = {64, 16, 16}};
+  whole.walk = {.whole = true};
   whole.transport = Transport::store;
   CallSpec together = whole;
   together.op = Op::gemm_rs;

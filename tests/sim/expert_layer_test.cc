@@ -29,6 +29,7 @@ MachineModel machine() {
   m.compute.capability = 90;
   m.kernels = {.efficiency = 0.85,
                .l2_total_gbps = 13000,
+               .l2_mb = 25,
                .memory_gbps = 4800,
                .worker_memory_gbps = 50,
                .power_tflops = 1200,

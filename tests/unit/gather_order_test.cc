@@ -183,31 +183,5 @@ TEST(GatherOrder, OfOneShardItHasThatShardsTiles) {
   }
 }
 
-TEST(GatherOrder, OfSeveralWeightsItHasTheTilesOfEach) {
-  std::mt19937 rng(10);
-  for (int i = 0; i < 300; ++i) {
-    Trial t = make_trial(rng, i % 2 == 0);
-    GatherOrder o = make_gather_order(t.gather, t.walk, t.gather.tile_m, true);
-    const bool on_rows = i % 3 == 0;
-    const int weights = 1 + i % 4;
-    int tiles[4] = {};
-    std::set<Cell> expected;
-    for (int w = 0; w < weights; ++w) {
-      tiles[w] = 1 + static_cast<int>(rng() % 9);
-      for (int of = 0; of < tiles[w]; ++of)
-        for (int across = 0; across < (on_rows ? t.walk.cols : t.walk.rows); ++across)
-          expected.emplace(w, on_rows ? of : across, on_rows ? across : of, 0);
-    }
-    walk_weights(o, tiles, weights, on_rows);
-    std::set<Cell> found;
-    for (int j = 0; j < o.tiles(); ++j) {
-      const GemmCell c = o.cell(j);
-      ASSERT_TRUE(found.emplace(c.section, c.row, c.col, 0).second);
-      ASSERT_EQ(std::pair(o.begin(c.section), o.end(c.section)), std::pair(0, o.m));
-    }
-    ASSERT_EQ(found, expected);
-  }
-}
-
 }  // namespace
 }  // namespace tilelace::schedule

@@ -89,8 +89,7 @@ constexpr bool walked_tiles_hold(Index m, int rank, const GatherWalking& how) {
 
 static_assert(straddling_tiles_hold(50, 3) && straddling_tiles_hold(3, 1));
 static_assert(walked_tiles_hold(50, 0, {}) && walked_tiles_hold(3, 1, {.apart = 0}));
-static_assert(
-    walked_tiles_hold(50, 2, {.whole = true, .across = true, .weights = 2, .weight_cols = {1, 2}}));
+static_assert(walked_tiles_hold(50, 2, {.whole = true, .across = true}));
 // Straddling tiles come last.
 static_assert(gather(200, 0, true).tile(0).source == 0);
 static_assert(gather(200, 0, true).tile(gather(200, 0, true).num_tiles() - 1).source == -1);

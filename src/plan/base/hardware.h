@@ -13,6 +13,7 @@ struct Hardware {
   double efficiency;          ///< share of the peak that a GEMM's loop reaches
   double l2_gbps;             ///< rate from L2 into one SM
   double l2_total_gbps;       ///< rate from L2 to all SMs together
+  double l2_mb;               ///< megabytes of L2 that loads of all SMs fill before others leave
   double memory_gbps;         ///< rate from memory to all SMs together
   double worker_memory_gbps;  ///< rate from memory to one SM that runs alone
   double power_tflops;        ///< rate at the power limit if only products drew power

@@ -15,7 +15,8 @@ constexpr double kKnee = 3;
 /// A step of more than two CTAs ends with the slowest of them.
 constexpr double kWideCluster = 1.2;
 
-/// Of what workers load that share k-steps unlike each other, so much is not in L2 any more.
+/// Of what workers load that share k-steps unlike each other, so much is not in L2 any more if L2
+/// does not hold all operands of their tiles.
 constexpr double kMissed = 0.7;
 
 /// What a plan's product asks for, counted.
@@ -23,6 +24,7 @@ struct Count {
   double step_us;      ///< a CTA's
   double tile_bytes;   ///< of memory, a tile's share
   double tile_loads;   ///< of L2, a tile's
+  double missed;       ///< of a shared tile's loads, bytes that are not in L2 any more
   double weight_us;    ///< a CTA's part of the weight, as fast as one alone gets it
   double energy_us;    ///< at the power limit
   double tile_end_us;  ///< what comes behind a tile's steps
@@ -56,6 +58,8 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
                  (static_cast<double>(t.rows()) / t.cluster_cols +
                   static_cast<double>(t.width) / t.cluster_rows) *
                  t.cluster() * static_cast<double>(c.k_steps);
+  const double shared = element * (n + m) * k * std::min(1.0, plan.split_tiles / tiles);
+  c.missed = shared > 1e6 * h.l2_mb ? kMissed * c.tile_loads : 0;
   const double weight_rows = t.swapped ? static_cast<double>(t.rows()) / t.cluster_cols
                                        : static_cast<double>(t.width) / t.cluster_rows;
   c.weight_us =
@@ -70,7 +74,8 @@ bool are_alike(const GemmPlan& plan, double tiles) {
   return plan.split_tiles > 0 && tiles == plan.split_tiles && plan.workers % plan.split_tiles == 0;
 }
 
-/// What shared k-steps add: heads wait for the others' partials, which are written and read.
+/// What shared k-steps add: heads wait for the others' partials, which are written and read. Where
+/// warpgroups alternate and tiles follow, another one multiplies while partials move.
 double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   if (plan.split_tiles == 0) return 0;
   const double share = std::max(
@@ -79,7 +84,9 @@ double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   const double givers = std::max(
       1.0, std::ceil(static_cast<double>(c.k_steps) / share) - (are_alike(plan, c.tiles) ? 1 : 0));
   const double partial = 8.0 * plan.tile.rows() * plan.tile.width;  // fp32, out and in
-  return givers * h.worker_flag_us + us_at((1 + givers) * partial, h.l2_gbps);
+  const bool under = plan.tile.pingpong && c.tiles > plan.split_tiles;
+  const double moved = under ? 0 : us_at((1 + givers) * partial, h.l2_gbps);
+  return givers * h.worker_flag_us + moved;
 }
 
 /// The device's own; drivers and data sheets round it differently.
@@ -114,7 +121,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
   };
   const double shared = plan.split_tiles / workers;
   const double full = std::floor(whole / workers), rest = whole - full * workers;
-  const double missed = us_at(kMissed * c.tile_loads, memory_gbps);
+  const double missed = us_at(c.missed, memory_gbps);
   const double clock = wave(plan.split_tiles, shared, std::ceil(shared * k_steps),
                             are_alike(plan, tiles) ? tile_memory : std::max(tile_memory, missed)) +
                        full * wave(workers, 1, k_steps, tile_memory) +

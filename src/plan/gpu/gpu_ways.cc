@@ -30,6 +30,8 @@ const std::vector<std::string>& known_kinds() {
                                               "store by shard",
                                               "store whole",
                                               "store by shard with senders",
+                                              "store by shard with shared steps",
+                                              "push by shard with shared steps",
                                               "store by pairs",
                                               "store by shard across",
                                               "store",

@@ -47,25 +47,24 @@ class GatherCandidates {
         hardware_(plans_of(machine.architecture).hardware),
         borders_(borders_of(p)),
         most_rows_(split_of(p, borders_).max_rows()),
-        row_bytes_(input_row_bytes(p)),
-        first_n_(product_of(p, widest_product(p), p.m).n) {}
+        row_bytes_(input_row_bytes(p)) {}
 
   void add_all(const GemmMachine& machine) {
-    for (const GemmPlan& gemm : gemms(p_.m, machine)) {
+    for (const GemmPlan& gemm : gemms(machine)) {
       if (can_be_cut(gemm)) {
-        add_by_shard(gemm, machine, Transport::push, RouteKind::mesh);
-        if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
-          add_by_shard(gemm, machine, Transport::store, RouteKind::mesh);
+        for (const GemmPlan& cut : with_shared(gemm)) {
+          add_by_shard(cut, machine, Transport::push, RouteKind::mesh);
+          if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
+            add_by_shard(cut, machine, Transport::store, RouteKind::mesh);
+        }
       }
-      if (p_.m <= kMostPushRows && !is_merged(p_, {.gemm = gemm, .whole = true}))
-        add_whole(gemm, machine);
+      if (p_.m <= kMostPushRows) add_whole(gemm, machine);
     }
-    if (p_.m <= kMostPushRows) add_merged(machine);
-    for (const GemmPlan& gemm : gemms(most_rows_, machine)) add_medium(gemm, machine);
+    for (const GemmPlan& gemm : of_widest(most_rows_, machine)) add_medium(gemm, machine);
     add_sent(machine);
     if (machine.multiprocessors < kLeastRelayed) return;
     const GemmMachine rest = machine.leaving(kRelayMultiprocessors);
-    for (const GemmPlan& gemm : gemms(p_.m, rest)) {
+    for (const GemmPlan& gemm : gemms(rest)) {
       if (!can_be_cut(gemm) || !fits_beside_copies(gemm.tile)) continue;
       add_by_shard(gemm, rest, Transport::pull, RouteKind::mesh);
       add_by_shard(gemm, rest, Transport::push, RouteKind::ring);
@@ -75,7 +74,7 @@ class GatherCandidates {
   void add_nccl(const GemmMachine& machine) {
     const GemmMachine rest = machine.leaving(kNcclMultiprocessors);
     if (rest.multiprocessors < kLeastRelayed - kRelayMultiprocessors) return;
-    for (const GemmPlan& gemm : gemms(p_.m, rest))
+    for (const GemmPlan& gemm : gemms(rest))
       // CTAs are dealt one a multiprocessor first.
       if (can_be_cut(gemm) && fits_beside_copies(gemm.tile) &&
           gemm.workers * gemm.tile.cluster() <= rest.multiprocessors)
@@ -88,14 +87,47 @@ class GatherCandidates {
   }
 
  private:
-  [[nodiscard]] std::vector<GemmPlan> gemms(Index m, const GemmMachine& machine) const {
+  /// Of the widest weight, on m rows.
+  [[nodiscard]] std::vector<GemmPlan> of_widest(Index m, const GemmMachine& machine) const {
     auto all = gemm_candidates(product_of(p_, widest_product(p_), m), machine);
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }
+  /// On all rows. Tiles that take all weights at once are for as many columns as they make of them.
+  [[nodiscard]] std::vector<GemmPlan> gemms(const GemmMachine& machine) const {
+    auto all = of_widest(p_.m, machine);
+    std::erase_if(all, [&](const GemmPlan& g) { return is_merged(p_, {.gemm = g}); });
+    std::set<Index> widths;
+    for (const GemmTile& t : plans_of(machine.architecture).tiles)
+      if (is_merged(p_, {.gemm = {.tile = t}})) widths.insert(merged_product(p_, t).n);
+    for (const Index n : widths)
+      for (const GemmPlan& g : gemm_candidates({p_.m, n, p_.k, p_.dtype}, machine))
+        if (is_merged(p_, {.gemm = g}) && can_gather(g.tile) && merged_product(p_, g.tile).n == n)
+          all.push_back(g);
+    return all;
+  }
+  /// What the first kernel multiplies.
+  [[nodiscard]] GemmProblem first_product(const GemmPlan& gemm) const {
+    return is_merged(p_, {.gemm = gemm}) ? merged_product(p_, gemm.tile)
+                                         : product_of(p_, widest_product(p_), p_.m);
+  }
   /// Whether its tiles may begin anew in every shard.
   static bool can_be_cut(const GemmPlan& gemm) {
     return gemm.split_tiles == 0 && (!gemm.tile.swapped || is_across(gemm.tile));
+  }
+
+  /// The plan, and those that share k-steps of own tiles, since shards' last wave is not full.
+  [[nodiscard]] std::vector<GemmPlan> with_shared(const GemmPlan& gemm) const {
+    std::vector<GemmPlan> all{gemm};
+    const auto tiles = static_cast<int>(tiles_by_shard(gemm));
+    const int rest = tiles % gemm.workers;
+    if (gemm.by_neighbours || p_.m > kMostSentRows || rest == 0 || tiles < gemm.workers) return all;
+    for (const int split : {rest, rest + gemm.workers}) {
+      if (split > tiles / p_.ranks) break;
+      all.push_back(gemm);
+      all.back().split_tiles = split;
+    }
+    return all;
   }
 
   void add(AgGemmWay plan, const Travel& way, double us) {
@@ -111,7 +143,7 @@ class GatherCandidates {
   void add_sent(const GemmMachine& machine) {
     if (machine.shared || p_.ranks == 1 || machine.multiprocessors < kLeastRelayed) return;
     const GemmMachine rest = machine.leaving(kSenders);
-    for (const GemmPlan& gemm : gemms(p_.m, rest)) {
+    for (const GemmPlan& gemm : gemms(rest)) {
       if (can_be_cut(gemm) && !gemm.by_neighbours && fits_beside_copies(gemm.tile) &&
           can_push(gemm.tile.blocks, gemm.tile.width))
         add_by_shard(gemm, rest, Transport::store, RouteKind::mesh, kSenders);
@@ -136,7 +168,8 @@ class GatherCandidates {
       apart(1, together);
       if (!beside && p_.ranks > 3) apart(2, in_three);
       if (beside ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks, all_apart);
-      if (row_of(transport).pushes() || sent) add_joined(gemm, gathering, all_apart, machine);
+      if (gemm.split_tiles == 0 && (row_of(transport).pushes() || sent))
+        add_joined(gemm, gathering, all_apart, machine);
     }
   }
 
@@ -167,18 +200,6 @@ class GatherCandidates {
             arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1));
   }
 
-  /// Of tiles that take all weights at once, each for as many columns as it makes of them.
-  void add_merged(const GemmMachine& machine) {
-    std::set<Index> widths;
-    for (const GemmTile& t : plans_of(machine.architecture).tiles)
-      if (is_merged(p_, {.gemm = {.tile = t}, .whole = true}))
-        widths.insert(merged_product(p_, t).n);
-    for (const Index n : widths)
-      for (const GemmPlan& gemm : gemm_candidates({p_.m, n, p_.k, p_.dtype}, machine))
-        if (is_merged(p_, {.gemm = gemm, .whole = true}) && merged_product(p_, gemm.tile).n == n)
-          add_whole(gemm, machine);
-  }
-
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm, const GemmMachine& machine) {
     if (gemm.tile.swapped && !is_across(gemm.tile)) return;
@@ -193,15 +214,15 @@ class GatherCandidates {
   /// Of the first product.
   [[nodiscard]] Index tiles_by_shard(const GemmPlan& gemm) const {
     return tile_rows_by_shard(split_of(p_, borders_), gemm.tile.worker_tokens()) *
-           schedule::ceil_div(first_n_, gemm.tile.worker_columns());
+           over_tokens(work_of(gemm, first_product(gemm)).order, gemm.tile).cols;
   }
 
   /// Its products with tiles that end at the borders of shards, in so many walks.
   [[nodiscard]] double by_shard_us(const GemmPlan& gemm, double walks,
                                    const GemmMachine& machine) const {
-    return product_us(product_of(p_, widest_product(p_), p_.m), gemm, {tiles_by_shard(gemm), walks},
-                      machine) +
-           other_products_us(p_, gemm, p_.m, machine);
+    const double others =
+        is_merged(p_, {.gemm = gemm}) ? 0 : other_products_us(p_, gemm, p_.m, machine);
+    return product_us(first_product(gemm), gemm, {tiles_by_shard(gemm), walks}, machine) + others;
   }
 
   [[nodiscard]] Index push_chunk(int senders = 0) const {
@@ -215,7 +236,6 @@ class GatherCandidates {
   std::vector<Index> borders_;
   Index most_rows_;  ///< of a shard
   Index row_bytes_;
-  Index first_n_;  ///< columns of the first product
   std::vector<AgGemmWay> plans_;
 };
 
@@ -240,8 +260,8 @@ GemmProblem merged_product(const Problem& p, const GemmTile& t) {
 
 bool is_merged(const Problem& p, const AgGemmWay& plan) {
   const GemmTile& t = plan.gemm.tile;
-  return plan.whole && p.outputs() > 1 && p.n.size() <= static_cast<std::size_t>(kMostWeights) &&
-         can_merge(t.blocks, t.width);
+  return plan.path != Path::medium && p.outputs() > 1 &&
+         p.n.size() <= static_cast<std::size_t>(kMostWeights) && can_merge(t.blocks, t.width);
 }
 
 double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {

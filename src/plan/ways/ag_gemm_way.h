@@ -70,8 +70,8 @@ std::size_t widest_product(const Problem&);
 
 /// All GEMMs of a call as one GEMM. Its weights are side by side and begin at borders of tiles.
 GemmProblem merged_product(const Problem&, const GemmTile&);
-/// Whether the plan runs all GEMMs as one kernel: it does if the plan is whole, the call has two to
-/// kMostWeights GEMMs, and the tile takes several weights (can_merge).
+/// Whether the plan runs all GEMMs as one kernel: it does if its path is not medium, the call has
+/// two to kMostWeights GEMMs, and the tile takes several weights (can_merge).
 bool is_merged(const Problem&, const AgGemmWay&);
 /// Predicted time of all GEMMs of the plan if nothing else runs.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);

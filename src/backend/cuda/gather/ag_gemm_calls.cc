@@ -2,6 +2,7 @@
 #include "backend/cuda/gather/ag_gemm_calls.h"
 
 #include <algorithm>
+#include <climits>
 
 #include "backend/cuda/base/capture_of.h"
 #include "backend/cuda/base/cuda_check.h"
@@ -155,22 +156,10 @@ std::vector<Launch> launches_of(const Call& c) {
   return all;
 }
 
-/// A whole walk over all weights at once.
-schedule::GatherOrder merged_order(const Call& c, const schedule::GemmOrder& walk,
-                                   const plan::GemmTile& tile) {
-  auto all = schedule::make_gather_order(c.schedule, walk, tile.worker_rows(), true);
-  int tiles[plan::kMostWeights] = {};
-  for (std::size_t i = 0; i < c.problem.n.size(); ++i)
-    tiles[i] = static_cast<int>(schedule::ceil_div(c.problem.n[i], tile.worker_columns()));
-  schedule::walk_weights(all, tiles, static_cast<int>(c.problem.n.size()), tile.swapped);
-  return all;
-}
-
 /// Behind a product that waited for all rows, or a wait for them, all shards are walked together:
 /// the weight is read once.
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
                                const plan::GemmTile& tile) {
-  if (plan::is_merged(c.problem, c.plan)) return merged_order(c, walk, tile);
   const bool here = launch.section < 0 && (launch.rows_here || c.awaits());
   const bool joined = here || !c.plan.joins.empty();
   schedule::GatherJoins joins;
@@ -200,33 +189,34 @@ GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& laun
   return one;
 }
 
-/// Of a product of all weights, whose first one is filled: the others, and results of all.
+/// Of a product of all weights, whose first one is filled: the others.
 void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel) {
   const Problem& p = c.problem;
-  const CallTensors& t = c.tensors;
   const int slice = kernel.tile.swapped ? kernel.row_slice : kernel.col_slice;
-  params.weights.count = static_cast<int>(p.n.size());
+  Index tiles = 0;
   for (std::size_t i = 0; i < p.n.size(); ++i) {
     if (i > 0)
-      params.weights.map[i - 1] = rows_map({t.weights[i].data, p.n[i], p.k}, p.dtype, slice);
+      params.weights.map[i - 1] =
+          rows_map({c.tensors.weights[i].data, p.n[i], p.k}, p.dtype, slice);
     params.weights.bias[i] = c.bias(i);
     params.weights.n[i] = static_cast<int>(p.n[i]);
-    fill_outputs(params.out[i], params.out_remainder[i], kernel, {t.out[i].data, p.m, p.n[i]},
-                 p.dtype);
+    params.weights.first[i] = static_cast<int>(tiles);
+    tiles += schedule::ceil_div(p.n[i], kernel.tile.worker_columns());
   }
+  params.weights.count = static_cast<int>(p.n.size());
 }
 
-/// Of one weight: every section has results of its own.
-void fill_sections(AgGemmParams& params, const Call& c, const GemmKernel& kernel,
-                   const plan::GemmProblem& gemm, void* results) {
+/// Results of one weight, from map `first` on: every section's have a map of their own.
+void fill_results(AgGemmParams& params, int first, const GemmKernel& kernel,
+                  const plan::GemmProblem& gemm, void* results) {
   const schedule::GatherOrder& order = params.work.order;
   for (int s = 0; s < order.count; ++s) {
     const Index rows = order.end(s) - order.begin(s);
     if (rows == 0) continue;
     auto* out = static_cast<std::byte*>(results) +
                 static_cast<std::size_t>(order.begin(s) * gemm.out_n()) * size_of(gemm.dtype);
-    fill_outputs(params.out[s], params.out_remainder[s], kernel, {out, rows, gemm.out_n()},
-                 c.problem.dtype, gemm.gated);
+    fill_outputs(params.out[first + s], params.out_remainder[first + s], kernel,
+                 {out, rows, gemm.out_n()}, gemm.dtype, gemm.gated);
   }
 }
 
@@ -254,6 +244,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   const GemmTensors tensors = tensors_of(calls, c, launch, gemm.gated);
   AgGemmGatedParams params{};
   params.weights.count = 1;
+  std::ranges::fill(params.weights.first, INT_MAX);
   fill_operands(params, kernel, gemm, tensors, calls.scratch());
   if (gemm.gated) fill_up(params.up, kernel, gemm, tensors);
   const bool merged = plan::is_merged(p, c.plan);
@@ -264,10 +255,12 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
                                          std::min(work.split_tiles, walk.tiles()));
   const schedule::GatherOrder& order = params.work.order;
-  if (merged)
-    fill_weights(params, c, kernel);
-  else
-    fill_sections(params, c, kernel, gemm, tensors.out);
+  if (merged) fill_weights(params, c, kernel);
+  for (int i = 0; i < params.weights.count; ++i) {
+    const std::size_t product = merged ? static_cast<std::size_t>(i) : launch.product;
+    fill_results(params, i * order.count, kernel, plan::product_of(p, product, p.m),
+                 c.tensors.out[product].data);
+  }
   const Index own = order.shard[0].end - order.shard[0].begin;
   const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
   params.own = own > 0 ? rows_map({c.tensors.input.data, own, p.k}, p.dtype, slice) : params.rows;

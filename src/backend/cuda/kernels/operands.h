@@ -44,12 +44,14 @@ struct UpWeight {
   const void* bias;  ///< [n] or null
 };
 
-/// For a kernel of several weights. map[i] is for weight i + 1; bias[i] and n[i] are for weight i.
+/// For a kernel of several weights, whose results stand side by side in the order of tiles. map[i]
+/// is for weight i + 1; the other arrays' entry i is for weight i.
 struct MoreWeights {
   CUtensorMap map[plan::kMostWeights - 1];
   const void* bias[plan::kMostWeights];  ///< [n] or null
   int n[plan::kMostWeights];
-  int count;  ///< number of weights; 1: only the weight of GemmOperands
+  int first[plan::kMostWeights];  ///< first tile, along columns of the result; INT_MAX: no weight
+  int count;                      ///< number of weights; 1: only the weight of GemmOperands
 };
 
 /// The tile that a CTA computes, a part of its cluster's tile. `row` and `col` are in units of
@@ -57,6 +59,7 @@ struct MoreWeights {
 struct CtaTile {
   int row, col;
   int cta_row, cta;
+  int weight = 0;  ///< index of the weight, in whose results `row` and `col` are counted
 };
 
 /// Where a tile's tokens are loaded from. The first token is row `first` of the map's matrix.

@@ -18,15 +18,15 @@ struct OneResult {
   }
 };
 
-/// One matrix per section. The section's number takes fewer registers than addresses of maps.
+/// One matrix of several. Its number takes fewer registers than addresses of maps.
 template <class Params>
-struct SectionResult {
+struct NumberedResult {
   const Params& p;
-  int section;
+  int number;
   TILELACE_DEVICE void before_chunk(std::uint32_t /*began*/, int /*chunk*/) const {}
   template <class Store>
   TILELACE_DEVICE void each(bool is_whole, const Store& store) const {
-    store((is_whole ? p.out : p.out_remainder) + section);
+    store((is_whole ? p.out : p.out_remainder) + number);
   }
 };
 

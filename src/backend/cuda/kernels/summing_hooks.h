@@ -53,12 +53,11 @@ struct SummingHooks : PlainHooks<B> {
     }
     /// Adds the residual to an own tile. If admitted, stores the tile at (row, col) of own rows.
     template <class Math, class Results>
-    TILELACE_DEVICE bool store_sum(Math& math, int section, const Results& results, int row,
-                                   int col) {
+    TILELACE_DEVICE bool store_sum(Math& math, const Results& results, int row, int col) {
       B::add_residual(p, math, row, col);
       math.note(TraceKind::summed);
       if (!may_store(shared, math.tile())) return false;
-      math.store_tile(results, section, row, col);
+      math.store_tile(results, 0, row, col);
       return true;
     }
   };

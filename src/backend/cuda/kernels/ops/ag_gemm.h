@@ -17,13 +17,16 @@
 
 namespace tilelace::cuda {
 
+constexpr int kMostResults = plan::kMostWeights * schedule::kMaxSections;
+
 /// Tokens come from this rank's slot, but a walk by shard takes own tokens from the input (`own`).
-/// A section is a shard or, with several weights, a weight. `tail`: maps of partial last slices.
+/// `out`: a matrix per weight and section, the sections of the first weight in front; its map drops
+/// stores beyond the section's end. `tail`: maps of partial last slices.
 struct AgGemmParams : GemmOperands {
   CUtensorMap own;
   MoreWeights weights;
-  CUtensorMap out[schedule::kMaxSections];  ///< a section's map drops stores beyond its end
-  CUtensorMap out_remainder[schedule::kMaxSections];
+  CUtensorMap out[kMostResults];
+  CUtensorMap out_remainder[kMostResults];
   CUtensorMap tail[schedule::kMaxSections];
   schedule::GemmWorkOf<schedule::GatherOrder> work;
   CallParams call;
@@ -61,12 +64,16 @@ struct Gathering : PlainHooks<B> {
   }
   static TILELACE_DEVICE void init(Shared shared) { init_admission(shared); }
 
-  /// In a walk by shard, swaps row and column of `cell` if tokens are tile columns (kAcross).
+  /// In a walk by shard, swaps row and column of `cell` if tokens are tile columns (kAcross). Then
+  /// counts tiles from the first one of their weight.
   static TILELACE_DEVICE CtaTile enter(const Params& p, const Place& place,
                                        schedule::GemmCell& cell) {
     if constexpr (B::kAcross)
       if (!p.work.order.whole) cell = {cell.col, cell.row, cell.section};
-    return PlainHooks<B>::tile_of(place, cell, place.row);
+    const int weight = Columns::enter(p, B::Tile::swapped ? cell.row : cell.col);
+    CtaTile at = PlainHooks<B>::tile_of(place, cell, place.row);
+    at.weight = weight;
+    return at;
   }
 
   struct Tokens : PlainHooks<B>::Tokens {
@@ -105,16 +112,12 @@ struct Gathering : PlainHooks<B> {
     const Params& p;
     Shared shared;
     TILELACE_DEVICE Finish(const Params& params, Shared memory) : p(params), shared(memory) {}
-    template <class Work, class Math>
-    TILELACE_DEVICE void walk(const Work& work, int worker, int lane, int lanes, Math& math) {
-      if (!kSends || worker < work.workers)
-        schedule::run_gemm_math(work, worker, lane, lanes, math);
-    }
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
       const CtaTile at = enter(p, math.place(), cell);
       if (!may_store(shared, math.tile())) return;
-      math.store_tile(SectionResult<Params>{p, cell.section}, cell.section,
+      const int number = at.weight * p.work.order.count + cell.section;
+      math.store_tile(NumberedResult<Params>{p, number}, at.weight,
                       at.row * B::Shape::kRows + math.first_row(), at.col * Columns::kWidth);
     }
   };
@@ -138,7 +141,7 @@ struct Gathering : PlainHooks<B> {
 };
 
 template <class B>
-struct AgGemm : Gathering<B, AgGemmParams, typename B::template SectionWeights<AgGemmParams>> {};
+struct AgGemm : Gathering<B, AgGemmParams, typename B::template SeveralWeights<AgGemmParams>> {};
 template <class B>
 struct GatedAgGemm
     : Gathering<B, AgGemmGatedParams, typename B::template GateAndUp<AgGemmGatedParams>> {};

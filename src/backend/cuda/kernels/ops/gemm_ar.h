@@ -97,7 +97,7 @@ struct GemmAr : SummingHooks<B, GemmArParams> {
       this->sums.add(math);
       const int row = own_row(p, cell, at.row * Shape::kRows + math.first_row());
       const int col = at.col * Columns::kWidth;
-      if (this->store_sum(math, cell.section, ResultsOfAll{p, this->sums}, row, col))
+      if (this->store_sum(math, ResultsOfAll{p, this->sums}, row, col))
         pending = PartialPlace<B, P>(p, cell, at.cta).flag_number(p.call.rank, math.part());
     }
     template <class Math>

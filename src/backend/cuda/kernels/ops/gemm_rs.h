@@ -68,7 +68,7 @@ struct GemmRs : ReducingHooks<B, GemmRsParams> {
       const CtaTile at = enter(p, math.place(), cell);
       if (!p.work.order.own(cell.section)) return this->sums.give(math, cell, at);
       this->sums.add(math);
-      this->store_sum(math, cell.section, OneResult{&p.out, &p.out_remainder},
+      this->store_sum(math, OneResult{&p.out, &p.out_remainder},
                       at.row * Shape::kRows + math.first_row(),
                       at.col * ReducingHooks<B, P>::Columns::kWidth);
     }
@@ -119,7 +119,7 @@ struct GemmRsPairs : ReducingHooks<B, GemmRsPairParams> {
       this->sums.add(math);
       const int row = at.row * Shape::kRows + math.first_row();
       if (row >= p.own_rows) return;  // if this rank has no rows, `out` is no valid map
-      this->store_sum(math, cell.section, OneResult{&p.out, &p.out_remainder}, row,
+      this->store_sum(math, OneResult{&p.out, &p.out_remainder}, row,
                       at.col * ReducingHooks<B, P>::Columns::kWidth);
     }
   };

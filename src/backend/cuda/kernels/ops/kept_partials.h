@@ -82,7 +82,7 @@ struct KeptPartials : PlainHooks<B> {
     template <class Math>
     TILELACE_DEVICE void tile(Math& math, schedule::GemmCell cell) {
       const CtaTile at = KeptPartials::enter(p, math.place(), cell);
-      math.store_tile(OneResult{&p.out, &p.out_remainder}, cell.section,
+      math.store_tile(OneResult{&p.out, &p.out_remainder}, at.weight,
                       at.row * B::Shape::kRows + math.first_row(), at.col * Columns::kWidth);
     }
     TILELACE_DEVICE void end() {

@@ -20,7 +20,7 @@ struct Sm90 {
   template <class Params>
   using OneWeight = cuda::OneWeight<Sm90, Params>;
   template <class Params>
-  using SectionWeights = cuda::SectionWeights<Sm90, Params>;
+  using SeveralWeights = cuda::SeveralWeights<Sm90, Params>;
   template <class Params>
   using GateAndUp = cuda::GateAndUp<Sm90, Params>;
   /// Whether tokens are columns of the tile, although they are rows in the op's order.

@@ -30,7 +30,7 @@ TILELACE_DEVICE void add_row_bias(float* f, const void* bias, int n, int first) 
   for (int e = 0; e < kCols / 2; ++e) f[e] += (e & 2) != 0 ? high : low;
 }
 
-/// The columns of a result that has one weight.
+/// The columns of a result that has one weight. In all functions `weight` is a weight's index.
 template <class Body, class Params>
 class OneWeight {
   using Tile = typename Body::Tile;
@@ -42,7 +42,7 @@ class OneWeight {
   // For the loading warp.
   static TILELACE_DEVICE void prefetch(const Params& /*p*/) {}
   static TILELACE_DEVICE int first_loaded(int first_col, int slice) { return first_col + slice; }
-  static TILELACE_DEVICE const CUtensorMap* weight(const Params& p, int /*section*/) {
+  static TILELACE_DEVICE const CUtensorMap* map(const Params& p, int /*weight*/) {
     return Tile::swapped ? &p.rows : &p.cols;
   }
   template <class Loader>
@@ -53,7 +53,7 @@ class OneWeight {
   }
 
   // For the groups that multiply. `warp`: index in the warpgroup.
-  TILELACE_DEVICE OneWeight(const Params& p, int /*section*/, int warp, int lane)
+  TILELACE_DEVICE OneWeight(const Params& p, int /*weight*/, int warp, int lane)
       : p_(p), warp_(warp), lane_(lane) {}
   /// Applies bias and activation to kCols columns, in place.
   template <int kCols>
@@ -81,38 +81,49 @@ class OneWeight {
   int warp_, lane_;
 };
 
-/// For several weights, one per section. Tiles with too few registers support only one weight.
+/// For several weights. Tiles with too few registers support only one weight.
 template <class Body, class Params>
-class SectionWeights : public OneWeight<Body, Params> {
+class SeveralWeights : public OneWeight<Body, Params> {
   using One = OneWeight<Body, Params>;
   static constexpr bool kSeveral = plan::can_merge(Body::Tile::blocks, Body::Tile::width);
 
  public:
-  static TILELACE_DEVICE const CUtensorMap* weight(const Params& p, int section) {
+  /// Which weight has this tile, counted along columns of the result. Makes `tile` count from the
+  /// weight's first one.
+  static TILELACE_DEVICE int enter(const Params& p, int& tile) {
+    int weight = 0;
+    if constexpr (kSeveral) {
+#pragma unroll
+      for (int i = 1; i < plan::kMostWeights; ++i) weight += tile >= p.weights.first[i] ? 1 : 0;
+      if (weight > 0) tile -= p.weights.first[weight];
+    }
+    return weight;
+  }
+  static TILELACE_DEVICE const CUtensorMap* map(const Params& p, int weight) {
     if constexpr (kSeveral)
-      if (p.weights.count > 1 && section > 0) return p.weights.map + (section - 1);
-    return One::weight(p, section);
+      if (weight > 0) return p.weights.map + (weight - 1);
+    return One::map(p, weight);
   }
 
-  TILELACE_DEVICE SectionWeights(const Params& p, int section, int warp, int lane)
-      : One(p, section, warp, lane), section_(section) {}
+  TILELACE_DEVICE SeveralWeights(const Params& p, int weight, int warp, int lane)
+      : One(p, weight, warp, lane), weight_(weight) {}
   template <int kCols>
   TILELACE_DEVICE void complete(float* f, int row, int col) const {
     this->template complete_with<kCols>(*this, f, row, col);
   }
   [[nodiscard]] TILELACE_DEVICE const void* bias() const {
     if constexpr (kSeveral)
-      if (this->p_.weights.count > 1) return this->p_.weights.bias[section_];
+      if (this->p_.weights.count > 1) return this->p_.weights.bias[weight_];
     return this->p_.bias;
   }
   [[nodiscard]] TILELACE_DEVICE int n() const {
     if constexpr (kSeveral)
-      if (this->p_.weights.count > 1) return this->p_.weights.n[section_];
+      if (this->p_.weights.count > 1) return this->p_.weights.n[weight_];
     return this->p_.n;
   }
 
  private:
-  int section_;
+  int weight_;
 };
 
 /// Two GEMMs in one. Half of a tile's columns are columns of the gate; the other half are the same
@@ -126,17 +137,16 @@ class GateAndUp {
   static constexpr int kWidth = Body::Tile::width / 2;
 
   static TILELACE_DEVICE void prefetch(const Params& p) { ptx::prefetch_map(&p.up.map); }
+  static TILELACE_DEVICE int enter(const Params& /*p*/, int& /*tile*/) { return 0; }
   static TILELACE_DEVICE int first_loaded(int first_col, int /*slice*/) { return first_col; }
-  static TILELACE_DEVICE const CUtensorMap* weight(const Params& p, int /*section*/) {
-    return &p.cols;
-  }
+  static TILELACE_DEVICE const CUtensorMap* map(const Params& p, int /*weight*/) { return &p.cols; }
   template <class Loader>
   static TILELACE_DEVICE void load(Loader& loader, const Params& p, const CUtensorMap* /*weight*/,
                                    int stage, int x, int /*row*/, int col) {
     loader.load_both(&p.cols, &p.up.map, stage, x, col);
   }
 
-  TILELACE_DEVICE GateAndUp(const Params& p, int /*section*/, int /*warp*/, int lane)
+  TILELACE_DEVICE GateAndUp(const Params& p, int /*weight*/, int /*warp*/, int lane)
       : p_(p), lane_(lane) {}
   template <int kCols>
   TILELACE_DEVICE void complete(float* f, int /*row*/, int col) const {

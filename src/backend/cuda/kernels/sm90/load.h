@@ -45,7 +45,7 @@ class GemmLoad {
     const int first_col = at.col * Columns::kWidth;
     const int row = first_row + place_.col * Shape::kRowSlice;
     const int col = Columns::first_loaded(first_col, slice());
-    const CUtensorMap* const weight = Columns::weight(p_, cell.section);
+    const CUtensorMap* const weight = Columns::map(p_, at.weight);
     const int expected = tokens_.expected_bytes(cell, Tile::swapped ? col : row);
     int early = 0;
     if (!ready_) {

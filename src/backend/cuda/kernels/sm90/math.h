@@ -98,7 +98,8 @@ class GemmMath {
 
   /// Computes all tiles of this group.
   TILELACE_DEVICE void run() {
-    finish_.walk(p_.work, place_.worker, Tile::pingpong ? group_ : 0, Shape::kTurns, *this);
+    if (Op::multiplies(p_, place_))
+      finish_.walk(p_.work, place_.worker, Tile::pingpong ? group_ : 0, Shape::kTurns, *this);
     finish();
     finish_.end();
   }
@@ -149,13 +150,13 @@ class GemmMath {
 
   /// Stages the accumulators' results in shared memory, then stores them from (row, col) on.
   template <class Results>
-  TILELACE_DEVICE void store_tile(const Results& results, int section, int row, int col) {
+  TILELACE_DEVICE void store_tile(const Results& results, int weight, int row, int col) {
     if constexpr (kTraced)
       if (tile_ < p_.work.split_tiles + p_.work.workers * Shape::kTurns) note(TraceKind::allowed);
     const std::uint32_t began = ptx::cycles();
     const int warp_number = warp();
     const int lane_number = lane();
-    const typename Op::Columns columns(p_, section, warp_number, lane_number);
+    const typename Op::Columns columns(p_, weight, warp_number, lane_number);
 #pragma unroll
     for (int i = 0; i < Tile::blocks; ++i)
 #pragma unroll
