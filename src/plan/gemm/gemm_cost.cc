@@ -74,9 +74,9 @@ bool are_alike(const GemmPlan& plan, double tiles) {
   return plan.split_tiles > 0 && tiles == plan.split_tiles && plan.workers % plan.split_tiles == 0;
 }
 
-/// What shared k-steps add: heads wait for the others' partials, which are written and read. Where
-/// warpgroups alternate and tiles follow, another one multiplies while partials move.
-double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
+/// What shared k-steps add: heads wait for the others' partials, which are written and read. Of
+/// tiles by shard others follow: where warpgroups alternate, one multiplies while partials move.
+double sharing_us(const GemmPlan& plan, const TileCut& cut, const Count& c, const Hardware& h) {
   if (plan.split_tiles == 0) return 0;
   const double share = std::max(
       1.0, static_cast<double>(plan.split_tiles) * static_cast<double>(c.k_steps) / plan.workers);
@@ -84,7 +84,7 @@ double sharing_us(const GemmPlan& plan, const Count& c, const Hardware& h) {
   const double givers = std::max(
       1.0, std::ceil(static_cast<double>(c.k_steps) / share) - (are_alike(plan, c.tiles) ? 1 : 0));
   const double partial = 8.0 * plan.tile.rows() * plan.tile.width;  // fp32, out and in
-  const bool under = plan.tile.pingpong && c.tiles > plan.split_tiles;
+  const bool under = plan.tile.pingpong && cut.walks > 1;
   const double moved = under ? 0 : us_at((1 + givers) * partial, h.l2_gbps);
   return givers * h.worker_flag_us + moved;
 }
@@ -126,7 +126,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
                             are_alike(plan, tiles) ? tile_memory : std::max(tile_memory, missed)) +
                        full * wave(workers, 1, k_steps, tile_memory) +
                        wave(rest, 1, k_steps, tile_memory);
-  return h.fixed_us + both_limits_us(clock, c.energy_us) + sharing_us(plan, c, h);
+  return h.fixed_us + both_limits_us(clock, c.energy_us) + sharing_us(plan, cut, c, h);
 }
 
 }  // namespace tilelace::plan
