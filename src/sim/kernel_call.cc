@@ -57,19 +57,15 @@ int senders_of(const Plan& p) {
   return gather == nullptr ? 0 : gather->senders / multiprocessors_of(p);
 }
 
-/// Whether own tiles share k-steps, whose partials are not played.
-bool shares_by_shard(const Plan& p) {
-  const auto* gather = plan::way_if<AgGemmWay>(p);
-  return gather != nullptr && !gather->whole && gather->gemm.split_tiles > 0;
-}
-
 /// The planner's, fastest prediction first, without CTAs that only send, which the planner takes by
-/// tables alone, and without shared k-steps by shard; none of sizes that kernels do not take.
+/// tables alone, and without shared k-steps by shard, whose partials are not played; none of sizes
+/// that kernels do not take.
 std::vector<plan::CudaWay> ways_of(const MachineModel& m, const Call& call) {
   try {
     auto all = plan::cuda_ways(call.problem, planner_machine(m));
     std::erase_if(all, [](const plan::CudaWay& way) {
-      return senders_of(way.plan) > 0 || shares_by_shard(way.plan);
+      const auto* gather = plan::way_if<AgGemmWay>(way.plan);
+      return gather != nullptr && (gather->senders > 0 || gather->shares_by_shard());
     });
     return all;
   } catch (const Error&) {

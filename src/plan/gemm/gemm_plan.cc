@@ -63,7 +63,7 @@ class TileCandidates {
 
   void add(GemmPlan plan) {
     if (machine_.shared && !stands(plan)) return;
-    if (static_cast<std::int64_t>(plan.split_tiles) * parts_of(p_.k, kStep) > kMostCounted) return;
+    if (!are_counted(plan.split_tiles, p_.k)) return;
     const schedule::GemmOrder order = order_of(plan, p_);
     plan.group = std::min(plan.group, kMostCounted / std::max(order.rows, order.cols));
     plan.predicted_us = product_us(p_, plan, {order.tiles()}, machine_);
@@ -142,6 +142,10 @@ class TileCandidates {
 
 }  // namespace
 
+bool are_counted(std::int64_t tiles, std::int64_t k) {
+  return tiles * parts_of(k, kStep) <= kMostCounted;
+}
+
 schedule::GemmWork work_of(const GemmPlan& plan, const GemmProblem& p) {
   return schedule::make_gemm_work(order_of(plan, p), plan.workers, parts_of(p.k, kStep),
                                   plan.split_tiles);
@@ -171,7 +175,7 @@ std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& m
 std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles, std::int64_t k) {
   if (!whole.tile.pingpong || whole.split_tiles != 0 || whole.by_neighbours || tiles == 0 ||
       tiles % 2 != 0 || tiles > whole.workers || parts_of(k, kStep) % 2 != 0 ||
-      tiles * parts_of(k, kStep) > kMostCounted)
+      !are_counted(tiles, k))
     return std::nullopt;
   GemmPlan plan = whole;
   plan.split_tiles = plan.workers = static_cast<int>(tiles);

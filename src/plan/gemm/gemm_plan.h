@@ -65,6 +65,9 @@ std::ostream& operator<<(std::ostream&, const GemmPlan&);
 /// SMs), and there are no more CTAs than the share has places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
+/// Whether schedules can count the shared k-steps of so many tiles (in 31 bits).
+bool are_counted(std::int64_t tiles, std::int64_t k);
+
 /// The plan in two rounds, for `tiles` tiles that all fit the device at once. Each round computes
 /// half of the tiles; two workers share the k-steps of a tile. Empty if impossible.
 std::optional<GemmPlan> in_two_rounds(const GemmPlan&, std::int64_t tiles, std::int64_t k);

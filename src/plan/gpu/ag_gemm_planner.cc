@@ -38,7 +38,7 @@ bool wanted(const AgGemmWay& c, const PlanOptions& o) {
 /// Whether there is also a plan with the rows first and the product behind them. Not where CTAs of
 /// the product send the rows, nor where own tiles share k-steps until rows are there.
 bool has_unfused(const AgGemmWay& c) {
-  return c.path == Path::fused && c.senders == 0 && (c.whole || c.gemm.split_tiles == 0);
+  return c.path == Path::fused && c.senders == 0 && !c.shares_by_shard();
 }
 
 /// One after the other, made of the same parts: the rows travel in one piece.

@@ -40,6 +40,17 @@ double other_products_us(const Problem& p, const GemmPlan& gemm, Index m,
   return us;
 }
 
+/// What the first kernel multiplies, on m rows.
+GemmProblem first_product(const Problem& p, const AgGemmWay& plan, Index m) {
+  return is_merged(p, plan) ? merged_product(p, plan.gemm.tile)
+                            : product_of(p, widest_product(p), m);
+}
+
+/// Of the kernels behind the first one, on all rows.
+double behind_first_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
+  return is_merged(p, plan) ? 0 : other_products_us(p, plan.gemm, p.m, machine);
+}
+
 class GatherCandidates {
  public:
   GatherCandidates(const Problem& p, const GemmMachine& machine)
@@ -106,11 +117,6 @@ class GatherCandidates {
           all.push_back(g);
     return all;
   }
-  /// What the first kernel multiplies.
-  [[nodiscard]] GemmProblem first_product(const GemmPlan& gemm) const {
-    return is_merged(p_, {.gemm = gemm}) ? merged_product(p_, gemm.tile)
-                                         : product_of(p_, widest_product(p_), p_.m);
-  }
   /// Whether its tiles may begin anew in every shard.
   static bool can_be_cut(const GemmPlan& gemm) {
     return gemm.split_tiles == 0 && (!gemm.tile.swapped || is_across(gemm.tile));
@@ -123,7 +129,7 @@ class GatherCandidates {
     const int rest = tiles % gemm.workers;
     if (gemm.by_neighbours || p_.m > kMostSentRows || rest == 0 || tiles < gemm.workers) return all;
     for (const int split : {rest, rest + gemm.workers}) {
-      if (split > tiles / p_.ranks) break;
+      if (split > tiles / p_.ranks || !are_counted(split, p_.k)) break;
       all.push_back(gemm);
       all.back().split_tiles = split;
     }
@@ -214,15 +220,16 @@ class GatherCandidates {
   /// Of the first product.
   [[nodiscard]] Index tiles_by_shard(const GemmPlan& gemm) const {
     return tile_rows_by_shard(split_of(p_, borders_), gemm.tile.worker_tokens()) *
-           over_tokens(work_of(gemm, first_product(gemm)).order, gemm.tile).cols;
+           schedule::ceil_div(first_product(p_, {.gemm = gemm}, p_.m).n,
+                              gemm.tile.worker_columns());
   }
 
   /// Its products with tiles that end at the borders of shards, in so many walks.
   [[nodiscard]] double by_shard_us(const GemmPlan& gemm, double walks,
                                    const GemmMachine& machine) const {
-    const double others =
-        is_merged(p_, {.gemm = gemm}) ? 0 : other_products_us(p_, gemm, p_.m, machine);
-    return product_us(first_product(gemm), gemm, {tiles_by_shard(gemm), walks}, machine) + others;
+    const AgGemmWay way{.gemm = gemm};
+    return product_us(first_product(p_, way, p_.m), gemm, {tiles_by_shard(gemm), walks}, machine) +
+           behind_first_us(p_, way, machine);
   }
 
   [[nodiscard]] Index push_chunk(int senders = 0) const {
@@ -265,8 +272,7 @@ bool is_merged(const Problem& p, const AgGemmWay& plan) {
 }
 
 double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
-  const double others = is_merged(p, plan) ? 0 : other_products_us(p, plan.gemm, p.m, machine);
-  return plan.gemm.predicted_us + others;
+  return plan.gemm.predicted_us + behind_first_us(p, plan, machine);
 }
 
 int tiles_of(const AgGemmWay& plan, const Problem& p) {
@@ -274,9 +280,7 @@ int tiles_of(const AgGemmWay& plan, const Problem& p) {
   const schedule::RowSplit split = split_of(p, borders);
   const bool medium = plan.path == Path::medium;
   const schedule::GemmWork work =
-      work_of(plan.gemm, is_merged(p, plan)
-                             ? merged_product(p, plan.gemm.tile)
-                             : product_of(p, widest_product(p), medium ? split.max_rows() : p.m));
+      work_of(plan.gemm, first_product(p, plan, medium ? split.max_rows() : p.m));
   if (plan.whole || medium) return work.order.tiles();
   const Index rows = tile_rows_by_shard(split, plan.gemm.tile.worker_tokens());
   return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;

@@ -40,6 +40,8 @@ struct AgGemmWay {
 
   /// Whether the stream of copies also contains waits for flags. Each such wait is a kernel.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
+  /// Whether workers share k-steps of the own shard's first tiles, before peers' rows are there.
+  [[nodiscard]] bool shares_by_shard() const { return !whole && gemm.split_tiles > 0; }
   /// SMs that the GEMMs leave free for the kernels that move rows. Without a free SM such a kernel
   /// could not start while the GEMMs wait for it, and the call would never end
   /// (docs/decisions/0012).

@@ -156,7 +156,7 @@ void await_stores(int most, bool read) {
     if (!read) order::know(fiber.knower, {fiber.stores.number, g->stored}, false);
   }
   // Those whose writes were not waited for stay: a later wait says that they are over.
-  while (!read && fiber.groups.begin() != end()) fiber.groups.pop_front();
+  if (!read) fiber.groups.erase(fiber.groups.begin(), end());
 }
 
 namespace {
