@@ -274,7 +274,7 @@ TEST(CudaPlan, UpToFourWeightsHaveOneKernel) {
   const auto how = [](std::int64_t m, std::size_t weights) {
     const Problem p = gather_problem(m, std::vector<std::int64_t>(weights, 1024));
     const Plan plan = make_plan(p, cuda_machine());
-    const bool one = is_merged(p, way_of<AgGemmWay>(plan));
+    const bool one = is_merged(p, way_of<AgGemmWay>(plan).gemm.tile);
     EXPECT_NE(plan.reason.find(one ? "weights in one" : "weights in turn"), std::string::npos)
         << plan.reason;
     return one;

@@ -111,7 +111,8 @@ std::string parts_of(const AgGemmWay& c, const Problem& p, const GemmMachine& ma
                                  medium ? " a shard" : "", gather_us(p, c.transport, c.route, h));
   if (c.path == Path::unfused) text += ", one after the other";
   if (p.outputs() > 1)
-    text += fmt::format(", {} weights {}", p.n.size(), is_merged(p, c) ? "in one" : "in turn");
+    text += fmt::format(", {} weights {}", p.n.size(),
+                        is_merged(p, c.gemm.tile) ? "in one" : "in turn");
   if (p.activation == Activation::swiglu) text += ", gate and up in one";
   return text + ")";
 }

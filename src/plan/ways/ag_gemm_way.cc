@@ -22,6 +22,7 @@ using schedule::Index;
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< of all ranks, by shard, sent by the product's warps
 constexpr Index kMostPushRows = 1024;  ///< likewise, whole
+constexpr int kMostWavesShared = 5;    ///< behind more a wave that is not full is little
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
@@ -42,13 +43,14 @@ double other_products_us(const Problem& p, const GemmPlan& gemm, Index m,
 
 /// What the first kernel multiplies, on m rows.
 GemmProblem first_product(const Problem& p, const AgGemmWay& plan, Index m) {
-  return is_merged(p, plan) ? merged_product(p, plan.gemm.tile)
-                            : product_of(p, widest_product(p), m);
+  return is_merged(p, plan.gemm.tile) ? merged_product(p, plan.gemm.tile, m)
+                                      : product_of(p, widest_product(p), m);
 }
 
-/// Of the kernels behind the first one, on all rows.
-double behind_first_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
-  return is_merged(p, plan) ? 0 : other_products_us(p, plan.gemm, p.m, machine);
+/// Of the kernels behind the first one, on m rows.
+double behind_first_us(const Problem& p, const AgGemmWay& plan, Index m,
+                       const GemmMachine& machine) {
+  return is_merged(p, plan.gemm.tile) ? 0 : other_products_us(p, plan.gemm, m, machine);
 }
 
 class GatherCandidates {
@@ -61,7 +63,7 @@ class GatherCandidates {
         row_bytes_(input_row_bytes(p)) {}
 
   void add_all(const GemmMachine& machine) {
-    for (const GemmPlan& gemm : gemms(machine)) {
+    for (const GemmPlan& gemm : gemms(p_.m, machine)) {
       if (can_be_cut(gemm)) {
         for (const GemmPlan& cut : with_shared(gemm)) {
           add_by_shard(cut, machine, Transport::push, RouteKind::mesh);
@@ -71,11 +73,11 @@ class GatherCandidates {
       }
       if (p_.m <= kMostPushRows) add_whole(gemm, machine);
     }
-    for (const GemmPlan& gemm : of_widest(most_rows_, machine)) add_medium(gemm, machine);
+    for (const GemmPlan& gemm : gemms(most_rows_, machine)) add_medium(gemm, machine);
     add_sent(machine);
     if (machine.multiprocessors < kLeastRelayed) return;
     const GemmMachine rest = machine.leaving(kRelayMultiprocessors);
-    for (const GemmPlan& gemm : gemms(rest)) {
+    for (const GemmPlan& gemm : gemms(p_.m, rest)) {
       if (!can_be_cut(gemm) || !fits_beside_copies(gemm.tile)) continue;
       add_by_shard(gemm, rest, Transport::pull, RouteKind::mesh);
       add_by_shard(gemm, rest, Transport::push, RouteKind::ring);
@@ -85,7 +87,7 @@ class GatherCandidates {
   void add_nccl(const GemmMachine& machine) {
     const GemmMachine rest = machine.leaving(kNcclMultiprocessors);
     if (rest.multiprocessors < kLeastRelayed - kRelayMultiprocessors) return;
-    for (const GemmPlan& gemm : gemms(rest))
+    for (const GemmPlan& gemm : gemms(p_.m, rest))
       // CTAs are dealt one a multiprocessor first.
       if (can_be_cut(gemm) && fits_beside_copies(gemm.tile) &&
           gemm.workers * gemm.tile.cluster() <= rest.multiprocessors)
@@ -104,16 +106,16 @@ class GatherCandidates {
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }
-  /// On all rows. Tiles that take all weights at once are for as many columns as they make of them.
-  [[nodiscard]] std::vector<GemmPlan> gemms(const GemmMachine& machine) const {
-    auto all = of_widest(p_.m, machine);
-    std::erase_if(all, [&](const GemmPlan& g) { return is_merged(p_, {.gemm = g}); });
+  /// On m rows. Tiles that take all weights at once are for as many columns as they make of them.
+  [[nodiscard]] std::vector<GemmPlan> gemms(Index m, const GemmMachine& machine) const {
+    auto all = of_widest(m, machine);
+    std::erase_if(all, [&](const GemmPlan& g) { return is_merged(p_, g.tile); });
     std::set<Index> widths;
     for (const GemmTile& t : plans_of(machine.architecture).tiles)
-      if (is_merged(p_, {.gemm = {.tile = t}})) widths.insert(merged_product(p_, t).n);
+      if (is_merged(p_, t)) widths.insert(merged_product(p_, t, m).n);
     for (const Index n : widths)
-      for (const GemmPlan& g : gemm_candidates({p_.m, n, p_.k, p_.dtype}, machine))
-        if (is_merged(p_, {.gemm = g}) && can_gather(g.tile) && merged_product(p_, g.tile).n == n)
+      for (const GemmPlan& g : gemm_candidates({m, n, p_.k, p_.dtype}, machine))
+        if (is_merged(p_, g.tile) && can_gather(g.tile) && merged_product(p_, g.tile, m).n == n)
           all.push_back(g);
     return all;
   }
@@ -127,7 +129,9 @@ class GatherCandidates {
     std::vector<GemmPlan> all{gemm};
     const auto tiles = static_cast<int>(tiles_by_shard(gemm));
     const int rest = tiles % gemm.workers;
-    if (gemm.by_neighbours || p_.m > kMostSentRows || rest == 0 || tiles < gemm.workers) return all;
+    if (gemm.by_neighbours || rest == 0 || tiles < gemm.workers ||
+        tiles > kMostWavesShared * gemm.workers)
+      return all;
     for (const int split : {rest, rest + gemm.workers}) {
       if (split > tiles / p_.ranks || !are_counted(split, p_.k)) break;
       all.push_back(gemm);
@@ -149,7 +153,7 @@ class GatherCandidates {
   void add_sent(const GemmMachine& machine) {
     if (machine.shared || p_.ranks == 1 || machine.multiprocessors < kLeastRelayed) return;
     const GemmMachine rest = machine.leaving(kSenders);
-    for (const GemmPlan& gemm : gemms(rest)) {
+    for (const GemmPlan& gemm : gemms(p_.m, rest)) {
       if (can_be_cut(gemm) && !gemm.by_neighbours && fits_beside_copies(gemm.tile) &&
           can_push(gemm.tile.blocks, gemm.tile.width))
         add_by_shard(gemm, rest, Transport::store, RouteKind::mesh, kSenders);
@@ -160,6 +164,7 @@ class GatherCandidates {
                     RouteKind route, int senders = 0) {
     const bool sent = row_of(transport).by_workers();
     const bool beside = sent && senders == 0;
+    const auto left = [&](double shards) { return left_us(gemm, shards, machine); };
     const double all_apart = by_shard_us(gemm, p_.ranks, machine);
     const double in_three = p_.ranks > 3 ? by_shard_us(gemm, 3, machine) : all_apart;
     const double together = p_.ranks > 2 ? by_shard_us(gemm, 2, machine) : all_apart;
@@ -169,7 +174,8 @@ class GatherCandidates {
       const Travel way{transport, route, sent ? push_chunk(senders) : cut, senders};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
       const auto apart = [&](int shards, double us) {
-        add({.gemm = gemm, .apart = shards}, way, gathered_us(hardware_, gathering, us, shards));
+        add({.gemm = gemm, .apart = shards}, way,
+            gathered_us(hardware_, gathering, {us, left}, shards));
       };
       apart(1, together);
       if (!beside && p_.ranks > 3) apart(2, in_three);
@@ -195,7 +201,8 @@ class GatherCandidates {
     if (alone >= 1) return;
     const double us = by_shard_us(gemm, 1 + alone, machine);
     add({.gemm = gemm, .joins = std::move(after)}, gathering.way,
-        gathered_us(hardware_, gathering, us, p_.ranks));
+        gathered_us(hardware_, gathering,
+                    {us, [&](double shards) { return left_us(gemm, shards, machine); }}, p_.ranks));
   }
 
   void add_whole(const GemmPlan& gemm, const GemmMachine& machine) {
@@ -210,10 +217,11 @@ class GatherCandidates {
   void add_medium(const GemmPlan& gemm, const GemmMachine& machine) {
     if (gemm.tile.swapped && !is_across(gemm.tile)) return;
     const Travel way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
-    const double shard = gemm.predicted_us + other_products_us(p_, gemm, most_rows_, machine);
+    const AgGemmWay plan{.gemm = gemm, .path = Path::medium};
+    const double shard = gemm.predicted_us + behind_first_us(p_, plan, most_rows_, machine);
     const double last =
         arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1);
-    add({.gemm = gemm, .path = Path::medium}, way,
+    add(plan, way,
         std::max(shard * p_.ranks, last + shard) + hardware_.copy_us + hardware_.flag_us);
   }
 
@@ -229,7 +237,21 @@ class GatherCandidates {
                                    const GemmMachine& machine) const {
     const AgGemmWay way{.gemm = gemm};
     return product_us(first_product(p_, way, p_.m), gemm, {tiles_by_shard(gemm), walks}, machine) +
-           behind_first_us(p_, way, machine);
+           behind_first_us(p_, way, p_.m, machine);
+  }
+
+  /// Of tiles of so many shards, the last ones, in the first kernel; and of the others behind it.
+  [[nodiscard]] double left_us(const GemmPlan& gemm, double shards,
+                               const GemmMachine& machine) const {
+    const double part = shards / p_.ranks;
+    const auto of = [&](Index all) {
+      return schedule::max_of(1, static_cast<Index>(std::ceil(part * static_cast<double>(all))));
+    };
+    GemmPlan unshared = gemm;
+    unshared.split_tiles = 0;
+    return product_us(first_product(p_, {.gemm = gemm}, of(p_.m)), unshared,
+                      {of(tiles_by_shard(gemm))}, machine) -
+           hardware_.fixed_us + behind_first_us(p_, {.gemm = gemm}, p_.m, machine);
   }
 
   [[nodiscard]] Index push_chunk(int senders = 0) const {
@@ -258,21 +280,20 @@ std::size_t widest_product(const Problem& p) {
   return static_cast<std::size_t>(std::max_element(p.n.begin(), p.n.end()) - p.n.begin());
 }
 
-GemmProblem merged_product(const Problem& p, const GemmTile& t) {
+GemmProblem merged_product(const Problem& p, const GemmTile& t, std::int64_t m) {
   const Index cols = t.worker_columns();
-  GemmProblem all{p.m, 0, p.k, p.dtype};
+  GemmProblem all{m, 0, p.k, p.dtype};
   for (const Index n : p.n) all.n += schedule::ceil_div(n, cols) * cols;
   return all;
 }
 
-bool is_merged(const Problem& p, const AgGemmWay& plan) {
-  const GemmTile& t = plan.gemm.tile;
-  return plan.path != Path::medium && p.outputs() > 1 &&
-         p.n.size() <= static_cast<std::size_t>(kMostWeights) && can_merge(t.blocks, t.width);
+bool is_merged(const Problem& p, const GemmTile& t) {
+  return p.outputs() > 1 && p.n.size() <= static_cast<std::size_t>(kMostWeights) &&
+         can_merge(t.blocks, t.width);
 }
 
 double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
-  return plan.gemm.predicted_us + behind_first_us(p, plan, machine);
+  return plan.gemm.predicted_us + behind_first_us(p, plan, p.m, machine);
 }
 
 int tiles_of(const AgGemmWay& plan, const Problem& p) {

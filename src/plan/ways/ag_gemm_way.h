@@ -70,11 +70,12 @@ GemmProblem product_of(const Problem&, std::size_t i, std::int64_t m);
 /// Index of the widest GEMM. It runs first, since it overlaps most, and plans are made for it.
 std::size_t widest_product(const Problem&);
 
-/// All GEMMs of a call as one GEMM. Its weights are side by side and begin at borders of tiles.
-GemmProblem merged_product(const Problem&, const GemmTile&);
-/// Whether the plan runs all GEMMs as one kernel: it does if its path is not medium, the call has
-/// two to kMostWeights GEMMs, and the tile takes several weights (can_merge).
-bool is_merged(const Problem&, const AgGemmWay&);
+/// All GEMMs of a call as one GEMM, on m rows. Its weights are side by side and begin at borders of
+/// tiles.
+GemmProblem merged_product(const Problem&, const GemmTile&, std::int64_t m);
+/// Whether plans with this tile run all GEMMs as one kernel (medium: one a shard): they do if the
+/// call has two to kMostWeights GEMMs, and the tile takes several weights (can_merge).
+bool is_merged(const Problem&, const GemmTile&);
 /// Predicted time of all GEMMs of the plan if nothing else runs.
 double products_us(const Problem&, const AgGemmWay&, const GemmMachine&);
 /// Number of tiles of the plan's first GEMM.

@@ -13,12 +13,18 @@ using schedule::Index;
 /// Of the time in which a product's warps send rows: its own loads wait behind theirs.
 constexpr double kHeldUp = 0.4;
 
+/// Whether a copy engine writes to several peers, one after the other.
+bool pushes_in_turn(const Gathering& g) {
+  const TransportRow& row = row_of(g.way.transport);
+  return !row.by_workers() && row.pushes() && g.way.route == RouteKind::mesh && g.ranks > 2;
+}
+
 double rate_of(const Hardware& h, const Gathering& g) {
   const TransportRow& row = row_of(g.way.transport);
   if (row.needs_nccl()) return h.fetch_gbps;
   if (row.by_workers()) return h.store_gbps;
   if (row.pulls) return h.pull_gbps;
-  return g.way.route == RouteKind::mesh && g.ranks > 2 ? h.mesh_gbps : h.push_gbps;
+  return h.push_gbps;
 }
 
 }  // namespace
@@ -33,25 +39,30 @@ double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks)
   // A sender raises a chunk's flag once pieces behind it have left.
   if (row.by_workers()) return h.flag_us * (g.way.senders > 0 ? 2 : 1) + moved;
   // A copy engine raises a flag a chunk; who relays, or pulls, waits for one before.
-  const auto flags = static_cast<double>((peer - 1) * all + of_last - 1);
+  const auto chunks_here = static_cast<double>((peer - 1) * all + of_last);
   const bool relays = row.pulls || (g.way.route == RouteKind::ring && g.ranks > 2);
-  const double start = h.copy_us + h.flag_us * (row.pulls ? 2 : 1);
-  return start + flags * h.flag_us * (relays ? 2 : 1) + moved;
+  const double waits = relays ? chunks_here : 0;
+  return chunks_here * h.copy_us + (1 + waits) * h.flag_us + moved;
 }
 
-double gathered_us(const Hardware& h, const Gathering& g, double products_us, int apart) {
+double gathered_us(const Hardware& hardware, const Gathering& g, const ShardProducts& products,
+                   int apart) {
   const int last = g.ranks - 1;
-  if (last == 0) return products_us + h.call_us;
+  if (last == 0) return products.us + hardware.call_us;
   const bool engine = !row_of(g.way.transport).by_workers();
-  if (!engine && g.way.senders == 0) products_us += kHeldUp * arrival_us(h, g, last);
-  const double each = products_us / g.ranks;
-  double us = products_us;
+  Hardware h = hardware;
+  // Ranks that never wait for rows drift apart, and two of them then write to one peer at a time.
+  if (pushes_in_turn(g) && products.us > arrival_us(h, g, last)) h.push_gbps = h.mesh_gbps;
+  const double held_up =
+      engine || g.way.senders > 0 ? 0 : kHeldUp * arrival_us(h, g, last) / g.ranks;
+  double us = products.us + held_up * g.ranks;
   for (int peer = 1; peer <= last; ++peer) {
     // Shards that are walked together all begin with the first of them.
-    const int begun = peer < apart ? peer : std::min(std::max(apart, 1), last);
-    us = std::max(us, arrival_us(h, g, peer, 1) + each * (g.ranks - begun));
+    const int left = g.ranks - (peer < apart ? peer : std::min(std::max(apart, 1), last));
+    us = std::max(us, arrival_us(h, g, peer, 1) + products.left_us(left) + held_up * left);
   }
-  const double ends = arrival_us(h, g, last) + each / static_cast<double>(g.chunks());
+  const double part = 1 / static_cast<double>(g.chunks());
+  const double ends = arrival_us(h, g, last) + products.left_us(part) + held_up * part;
   return std::max(us, ends) + h.call_us + (engine ? h.copy_us : 0);
 }
 

@@ -2,6 +2,8 @@
 // Predicts, for plans of ag_gemm, when the peers' rows arrive by each transport, and how much the
 // wait for rows delays a GEMM.
 #pragma once
+#include <functional>
+
 #include "plan/base/hardware.h"
 #include "schedule/rows.h"
 #include "tilelace/choices.h"
@@ -31,8 +33,14 @@ struct Gathering {
 /// nothing else runs. `peer`: the shard's place in order of arrival, from 1.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);
 
-/// Time of a call whose GEMMs alone take `products_us`. The first `apart` shards, beginning with
-/// the own shard, are walked one after the other; all later shards are walked together.
-double gathered_us(const Hardware&, const Gathering&, double products_us, int apart);
+/// Times of a call's GEMMs if all rows are there.
+struct ShardProducts {
+  double us = 0;                                 ///< of all shards
+  std::function<double(double shards)> left_us;  ///< of the tiles of so many (or part of one)
+};
+
+/// Time of a call with these GEMMs. The first `apart` shards, beginning with the own shard, are
+/// walked one after the other; all later shards are walked together.
+double gathered_us(const Hardware&, const Gathering&, const ShardProducts&, int apart);
 
 }  // namespace tilelace::plan

@@ -141,7 +141,8 @@ struct Launch {
 
 std::vector<Launch> launches_of(const Call& c) {
   std::vector<Launch> all;
-  const std::size_t products = plan::is_merged(c.problem, c.plan) ? 1 : c.problem.outputs();
+  const std::size_t products =
+      plan::is_merged(c.problem, c.plan.gemm.tile) ? 1 : c.problem.outputs();
   const std::size_t widest = products > 1 ? plan::widest_product(c.problem) : 0;
   const auto add = [&](int section) {
     all.push_back({widest, section});
@@ -247,9 +248,9 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   std::ranges::fill(params.weights.first, INT_MAX);
   fill_operands(params, kernel, gemm, tensors, calls.scratch());
   if (gemm.gated) fill_up(params.up, kernel, gemm, tensors);
-  const bool merged = plan::is_merged(p, c.plan);
+  const bool merged = plan::is_merged(p, c.plan.gemm.tile);
   const schedule::GemmWork work =
-      plan::work_of(c.plan.gemm, merged ? plan::merged_product(p, kernel.tile) : gemm);
+      plan::work_of(c.plan.gemm, merged ? plan::merged_product(p, kernel.tile, p.m) : gemm);
   const auto walk = order_of(c, launch, work.order, kernel.tile);
   // The plan was made for the first weight and the largest shard; others may have fewer tiles.
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
