@@ -145,13 +145,12 @@ class Run:
     tile: str = ""
     multiprocessors: int = 4
     ranks: int = 2
-    deep: bool = False  # long rows
     moe: bool = False  # a mixture of experts on one GPU
     norms: int = 0  # calls of all_reduce_norm, beside `shapes` calls of collectives
 
     def command(self, program, shapes):
         """`program`: of the ops; those of the product, experts and collectives lie beside it."""
-        problems = [*SMALL, *(["--deep"] if self.deep else []), "--shapes", str(shapes)]
+        problems = [*SMALL, "--shapes", str(shapes)]
         if self.norms:
             return [str(Path(program).with_name("emulated_collectives")), "--ranks", str(self.ranks), *BOUNDS,
                     "--most", "4000", "--calls", str(shapes), "--norm", str(self.norms)]
@@ -173,9 +172,6 @@ RUNS = {
     "gemm_ar": Run(8, "gemm_ar"),
     # Relays need so many multiprocessors; from three ranks on what came is handed on.
     "copies": Run(5, "ag_gemm", "pull by shard,ring by shard", multiprocessors=17, ranks=3),
-    # CTAs that only send need as many; from three ranks on they send to one after the other. Long rows:
-    # chunks of several pieces.
-    "senders": Run(6, "ag_gemm", "store by shard with senders", multiprocessors=17, ranks=3, deep=True),
     "unfused": Run(4, "gemm_rs,gemm_ar", "unfused add,unfused ring,unfused store,unfused pull"),
     "pushed": Run(4, "gemm_rs,gemm_ar", PUSHED),
     "sums": Run(8, "gemm_ar", "pull in one shot,pull in two shots"),

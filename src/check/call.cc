@@ -26,7 +26,6 @@ std::string to_string(const WalkSpec& w) {
   if (!w.joins.empty()) text += fmt::format(" joins {}", fmt::join(w.joins, ","));
   if (w.whole) text += " whole";
   if (w.across) text += " across";
-  if (w.senders != 0) text += fmt::format(" senders {}", w.senders);
   if (w.together) text += " together";
   if (w.pairs) text += " pairs";
   if (w.along_cols) text += " along cols";
@@ -127,8 +126,6 @@ std::optional<std::string> legal_gather_walk(const CallSpec& s, int ranks) {
     return "joins must have fewer entries than there are ranks";
   if (w.whole && (!row_of(s.transport).by_workers() || w.apart != -1))
     return "field whole is for transport store with apart -1";
-  if (w.senders < 0 || (w.senders > 0 && !row_of(s.transport).by_workers()))
-    return "field senders must not be negative, and is for transport store";
   if (!w.whole && w.across) return "field across is for calls with field whole";
   return std::nullopt;
 }
@@ -143,8 +140,8 @@ std::optional<std::string> legal_walk(const CallSpec& s, int ranks) {
       ranks > schedule::kMaxGpuRanks)
     return "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle";
   if (gather) return legal_gather_walk(s, ranks);
-  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across || w.senders)
-    return R"(fields "apart", "joins", "whole", "across" and "senders" are for ag_gemm)";
+  if (w.apart != -1 || !w.joins.empty() || w.whole || w.across)
+    return R"(fields "apart", "joins", "whole" and "across" are for ag_gemm)";
   if (!row_of(s.transport).by_workers()) return "gemm_rs with a walk: transport must be store";
   if (w.pairs && (w.together || ranks % 2 != 0))
     return "field pairs needs an even number of ranks, and field together off";

@@ -22,7 +22,6 @@ struct WalkSpec {
   std::vector<int> joins = {};  ///< apart 0: the i-th shard to arrive joins after joins[i] tiles
   bool whole = false;           ///< ag_gemm, transport store: a tile may span several shards
   bool across = false;          ///< if `whole`: the walk's rows are columns of the result
-  int senders = 0;              ///< ag_gemm, transport store: number of workers that only send
   bool together = false;        ///< gemm_rs: remote shards are walked together
   bool pairs = false;           ///< gemm_rs: the CTAs of a cluster have tiles of two shards
   bool along_cols = false;

@@ -123,7 +123,7 @@ void CallPlan::cut_gather() {
   s.deliver = spec_.deliver;
   num_flags_ = s.num_flags();
   const WalkSpec& w = spec_.walk;
-  schedule::GatherWalking how{walk(), w.apart, {}, w.whole, w.across, w.senders};
+  schedule::GatherWalking how{walk(), w.apart, {}, w.whole, w.across};
   std::copy(w.joins.begin(), w.joins.end(), std::next(how.joins.after));
   for (s.rank = 0; s.rank < ranks_; ++s.rank) {
     if (few())

@@ -104,14 +104,12 @@ std::vector<CallSpec> gather_walks() {
   CallSpec whole = shards;
   whole.transport = Transport::store;
   whole.walk.whole = true;
-  std::vector<CallSpec> all(5, shards);
+  std::vector<CallSpec> all(4, shards);
   all[0].walk.apart = 2;
   all[1].walk.apart = 0;
   all[1].walk.joins = {3, 9, 15};
   all[2] = all[3] = whole;
   all[3].walk.across = true;
-  all[4].transport = Transport::store;
-  all[4].walk = {.apart = 4, .senders = 1};
   return all;
 }
 

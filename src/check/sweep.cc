@@ -66,7 +66,6 @@ void random_walk(Dice& dice, CallSpec& s, int ranks) {
     return;
   }
   w.whole = row_of(s.transport).by_workers() && dice.one_in(2);
-  if (row_of(s.transport).by_workers() && dice.one_in(2)) w.senders = dice.between(1, 4);
   w.across = w.whole && dice.one_in(2);
   if (!w.whole) w.apart = dice.between(0, ranks);
   for (int i = 1; i < ranks && w.apart == 0; ++i)
@@ -188,9 +187,6 @@ void add_walks(std::vector<CheckConfig>& all, const CallSpec& shape, int ranks, 
   add_runs(all, walked, ranks, workers);
   if (row_of(shape.op).scatters()) walked.walk = {.pairs = true};
   walked.walk.across = walked.walk.whole;
-  add_runs(all, walked, ranks, workers);
-  if (row_of(shape.op).scatters() || workers < 2) return;
-  walked.walk = {.apart = ranks, .senders = 1};
   add_runs(all, walked, ranks, workers);
 }
 

@@ -13,7 +13,6 @@ struct GatherWalking {
   GatherJoins joins = {};
   bool whole = false;
   bool across = false;  ///< whole walk: the rows of `walk` are columns of the result
-  int senders = 0;      ///< transport store: the last `senders` workers (but not all) only send
 };
 
 template <class Order>
@@ -22,8 +21,6 @@ struct GatherTiles : AgGemm {
   bool across = false;
 
   [[nodiscard]] constexpr const Order& order() const { return work.order; }
-  /// If walked(): number of workers that only send. They come after the workers of `work`.
-  [[nodiscard]] constexpr int senders() const { return workers - work.workers; }
   [[nodiscard]] constexpr GatherTile at(GemmCell c) const {
     const Order& o = order();
     const bool turned = o.whole && across;
@@ -48,8 +45,7 @@ constexpr GatherTiles<GatherOrderOf<kMost>> make_gather_tiles(const AgGemm& s,
   if (t.across) walk = {walk.cols, walk.rows, walk.group, walk.along_cols, walk.wide, walk.deep};
   const int apart = how.apart < 0 ? kMost : how.apart;
   const auto order = make_gather_order<kMost>(s, walk, s.tile_m, how.whole, apart, how.joins);
-  const int most = by_workers(s.transport) ? s.workers - 1 : 0;
-  t.work = make_gemm_work(order, s.workers - (how.senders < most ? how.senders : most), 1, 0);
+  t.work = make_gemm_work(order, s.workers, 1, 0);
   return t;
 }
 
@@ -119,16 +115,14 @@ void run_sends(const GatherTiles<Order>& s, int worker, Verbs& v) {
   if (!s.walked()) return run_sends(static_cast<const AgGemm&>(s), worker, v);
   if (!by_workers(s.transport)) return;
   detail::PushVerbs<Verbs> verbs(s, v);
-  const int first = s.senders() > 0 ? s.work.workers : 0;
-  if (worker < first) return;
-  make_push_order(s, s.order().whole, s.senders()).run(worker - first, s.workers - first, verbs);
+  make_push_order(s, s.order().whole).run(worker, s.workers, verbs);
 }
 
 template <class Order, class Verbs>
 void run_tiles(const GatherTiles<Order>& s, int worker, Verbs& v) {
   if (!s.walked()) return run_tiles(static_cast<const AgGemm&>(s), worker, v);
   detail::GatherTileVerbs<Order, Verbs> verbs(s, v);
-  if (worker < s.work.workers) run_gemm_math(s.work, worker, 0, 1, verbs);
+  run_gemm_math(s.work, worker, 0, 1, verbs);
   verbs.admit();
 }
 

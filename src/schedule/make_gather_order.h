@@ -69,7 +69,7 @@ constexpr GatherOrderOf<kMost> make_gather_order(const AgGemm& s, const GemmOrde
 }
 
 /// This rank's sends. `stage`: own rows are copied into the own slot, too.
-constexpr PushOrder make_push_order(const AgGemm& s, bool stage, int senders = 0) {
+constexpr PushOrder make_push_order(const AgGemm& s, bool stage) {
   const RowRange own = s.split.shard(s.rank);
   PushOrder o;
   o.rank = s.rank;
@@ -80,7 +80,6 @@ constexpr PushOrder make_push_order(const AgGemm& s, bool stage, int senders = 0
   o.begin = own.begin;
   o.rows = own.size();
   o.chunk_rows = s.chunk_rows;
-  o.senders = senders;
   return o;
 }
 

@@ -14,19 +14,15 @@ struct PushOrder {
   std::int64_t begin = 0;  ///< first own row
   std::int64_t rows = 0;   ///< number of own rows
   std::int64_t chunk_rows = 1;
-  int senders = 0;  ///< number of CTAs that only send; 0: idle warps of all CTAs send
 
   struct Send {
     int peer;
     std::int64_t first, last;  ///< rows [first, last) of the own shard
     int flag;
   };
-  /// The i-th piece. CTAs that only send serve one receiver at a time, so shards arrive one by one.
   [[nodiscard]] TILELACE_HD constexpr Send piece(int i) const {
-    const int chunks = pieces / targets;
-    const int at = senders > 0 ? i / chunks : i % targets;
-    const int chunk = senders > 0 ? i - at * chunks : i / targets;
-    const int peer = rank + 1 + at;
+    const int chunk = i / targets;
+    const int peer = rank + 1 + i - chunk * targets;
     return {peer < ranks ? peer : peer - ranks, chunk * chunk_rows,
             min_of((chunk + 1) * chunk_rows, rows), first_flag + chunk};
   }

@@ -51,21 +51,14 @@ int multiprocessors_of(const Plan& p) {
   return reduce != nullptr && reduce->pairs ? 1 : plan::gemm_of(p.kernel->way).tile.cluster();
 }
 
-/// CTAs that only send, counted in workers.
-int senders_of(const Plan& p) {
-  const auto* gather = plan::way_if<AgGemmWay>(p);
-  return gather == nullptr ? 0 : gather->senders / multiprocessors_of(p);
-}
-
-/// The planner's, fastest prediction first, without CTAs that only send, which the planner takes by
-/// tables alone, and without shared k-steps by shard, whose partials are not played; none of sizes
-/// that kernels do not take.
+/// The planner's, fastest prediction first, without shared k-steps by shard, whose partials are not
+/// played; none of sizes that kernels do not take.
 std::vector<plan::CudaWay> ways_of(const MachineModel& m, const Call& call) {
   try {
     auto all = plan::cuda_ways(call.problem, planner_machine(m));
     std::erase_if(all, [](const plan::CudaWay& way) {
       const auto* gather = plan::way_if<AgGemmWay>(way.plan);
-      return gather != nullptr && (gather->senders > 0 || gather->shares_by_shard());
+      return gather != nullptr && gather->shares_by_shard();
     });
     return all;
   } catch (const Error&) {
@@ -90,7 +83,7 @@ int workers_of(const Plan& p) {
 Plan words_of(const Plan& p) {
   Plan words = p;
   words.straddle = false;
-  words.workers = workers_of(p) + senders_of(p);
+  words.workers = workers_of(p);
   return words;
 }
 
@@ -101,7 +94,6 @@ std::vector<StepList> record_gather(const Problem& p, const Plan& plan, const Ag
   how.apart = way.joins.empty() ? way.apart : 0;
   how.whole = way.whole;
   how.across = way.whole && way.gemm.tile.swapped;
-  how.senders = senders_of(plan);
   // A way has joins of peers, the first to arrive in front; an order's begin with the own shard.
   std::copy(way.joins.begin(), way.joins.end(), std::next(std::begin(how.joins.after)));
   return record(schedule::make_gather_tiles<schedule::kMaxGpuRanks>(
@@ -206,7 +198,7 @@ Costs kernel_costs(const MachineModel& m, const Call& call, const Plan& plan, do
   const double late = by_engines(plan) || !g.early_weights ? m.method.fused_call_us : 0;
   c.launch_us = m.compute.fixed_us + late;
   c.copy_launch_us = late;
-  c.resident = workers_of(plan) + senders_of(plan);
+  c.resident = workers_of(plan);
   c.route = {plan.route, p.ranks, p.ranks};
   return c;
 }

@@ -282,8 +282,6 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   EXPECT_EQ(legal(s, 2), "joins must have fewer entries than there are ranks");
   s.walk = {.whole = true};
   EXPECT_EQ(legal(s, 2), "field whole is for transport store with apart -1");
-  s.walk = {.senders = 1};
-  EXPECT_EQ(legal(s, 2), "field senders must not be negative, and is for transport store");
   s.walk = {.across = true};
   EXPECT_EQ(legal(s, 2), "field across is for calls with field whole");
   s.transport = Transport::store;
@@ -291,8 +289,7 @@ TEST(Checker, LimitsOfWalksAreNamed) {
   EXPECT_EQ(legal(s, 9),
             "walks are for fused ag_gemm and gemm_rs of at most 8 ranks, without straddle");
   s.op = Op::gemm_rs;
-  EXPECT_EQ(legal(s, 2),
-            R"(fields "apart", "joins", "whole", "across" and "senders" are for ag_gemm)");
+  EXPECT_EQ(legal(s, 2), R"(fields "apart", "joins", "whole" and "across" are for ag_gemm)");
   s.walk = {.pairs = true};
   EXPECT_EQ(legal(s, 3), "field pairs needs an even number of ranks, and field together off");
   s.transport = Transport::push;

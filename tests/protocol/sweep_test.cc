@@ -68,12 +68,11 @@ TEST(ProtocolWalks, AreDrawn) {
       if (joins) ++drawn["joined" + rows];
       if (w.apart > 0) ++drawn["apart" + rows];
       if (w.whole) ++drawn[(w.across ? "whole across" : "whole") + rows];
-      if (w.senders > 0) ++drawn["senders" + rows];
       if (w.pairs) ++drawn["pairs" + rows];
       if (w.together) ++drawn["together" + rows];
     }
   }
-  EXPECT_EQ(drawn.size(), 14U);
+  EXPECT_EQ(drawn.size(), 12U);
   for (const auto& [walk, times] : drawn) EXPECT_GT(times, 20) << walk;
 }
 

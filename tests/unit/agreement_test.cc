@@ -111,8 +111,8 @@ TEST(Agreement, EveryChoiceOfEveryWayCounts) {
       [](AgGemmWay& w) {
         w.joins = {1, 2};
       },
-      [](AgGemmWay& w) { w.path = Path::unfused; }, [](AgGemmWay& w) { w.route = RouteKind::ring; },
-      [](AgGemmWay& w) { w.senders += 2; });
+      [](AgGemmWay& w) { w.path = Path::unfused; },
+      [](AgGemmWay& w) { w.route = RouteKind::ring; });
   expect_all_differ(
       scatter, gemm_rs_candidates(scatter).front(), [](GemmRsWay& w) { w.apart += 2; },
       [](GemmRsWay& w) { w.pairs = !w.pairs; });

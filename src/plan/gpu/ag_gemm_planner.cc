@@ -35,11 +35,9 @@ bool wanted(const AgGemmWay& c, const PlanOptions& o) {
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
-/// Whether there is also a plan with the rows first and the product behind them. Not where CTAs of
-/// the product send the rows, nor where own tiles share k-steps until rows are there.
-bool has_unfused(const AgGemmWay& c) {
-  return c.path == Path::fused && c.senders == 0 && !c.shares_by_shard();
-}
+/// Whether there is also a plan with the rows first and the product behind them. Not where own
+/// tiles share k-steps until rows are there.
+bool has_unfused(const AgGemmWay& c) { return c.path == Path::fused && !c.shares_by_shard(); }
 
 /// One after the other, made of the same parts: the rows travel in one piece.
 AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine& machine) {
@@ -69,15 +67,8 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   // asked for.
   const bool pulls = row_of(o.transport).pulls;
   const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
-  // CTAs that only send are taken where a table of measured plans has them, or where transport
-  // store is asked for and idle warps do not send so many rows: more than two GPUs, which they are
-  // for, have not timed them.
-  const bool sent = o.transport && row_of(o.transport).by_workers() &&
-                    std::ranges::none_of(overlapped, [&](const AgGemmWay& c) {
-                      return c.senders == 0 && c.transport == *o.transport;
-                    });
   std::erase_if(overlapped, [&](const AgGemmWay& c) {
-    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays) || (c.senders > 0 && !sent);
+    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays);
   });
   for (const AgGemmWay& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
@@ -90,13 +81,13 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
         c.chunk_rows == coarsest[way_of(c)])
       all.push_back(unfused_of(c, p, gemm_machine(machine)));
   }
-  require(!all.empty(),
-          "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{} (0: any): use push, pull "
-          "or nccl with straddle 0; or store with up to 1024 rows (not path medium), or with path "
-          "fused, straddle 0 and no max_workers; and a compiled tile (docs/plans.md)",
-          name_of(p.op), o.transport ? name_of(*o.transport) : "any",
-          o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0),
-          o.tile_n.value_or(0));
+  require(
+      !all.empty(),
+      "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{} (0: any): use push, pull "
+      "or nccl with straddle 0; or store with up to 1024 rows, or up to 2048 with path fused and "
+      "straddle 0 (not path medium); and a compiled tile (docs/plans.md)",
+      name_of(p.op), o.transport ? name_of(*o.transport) : "any",
+      o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
   sort_by_time(all);
   if (o.chunk_rows)
     for (KernelWay& way : all) std::get<AgGemmWay>(way).chunk_rows = *o.chunk_rows;

@@ -29,7 +29,6 @@ const std::vector<std::string>& known_kinds() {
                                               "nccl by shard",
                                               "store by shard",
                                               "store whole",
-                                              "store by shard with senders",
                                               "store by shard with shared steps",
                                               "push by shard with shared steps",
                                               "store by pairs",

@@ -51,16 +51,13 @@ void tell(const HandedPartialsWay& way, Plan& plan) {
 struct Said {
   int apart = 1;
   std::vector<int> joins = {};
-  int senders = 0;
   int lag = 0;
   bool by_columns = false;
   int shots = 0;
   bool lines = false;
   int cublas = 0;
 };
-Said said_of(const AgGemmWay& way) {
-  return {.apart = way.apart, .joins = way.joins, .senders = way.senders};
-}
+Said said_of(const AgGemmWay& way) { return {.apart = way.apart, .joins = way.joins}; }
 Said said_of(const GemmRsWay& way) { return {.apart = way.apart}; }
 Said said_of(const GemmArWay& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
 Said said_of(const KeptPartialsWay& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
@@ -93,8 +90,7 @@ Plan plan_of(const Problem& p, KernelWay way, int grid) {
   if (grid == 0) {
     const int tiles = std::visit([&](const auto& w) { return tiles_of(w, p); }, way);
     grid = (gemm.split_tiles == 0 ? std::min(gemm.workers, tiles) : gemm.workers) *
-               gemm.tile.cluster() +
-           said_of(way).senders;
+           gemm.tile.cluster();
   }
   plan.kernel = std::make_shared<const KernelChoice>(KernelChoice{std::move(way), grid});
   return plan;
@@ -134,7 +130,6 @@ std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {
   if (g.deep > 1) os << fmt::format(" blocks {}x{}", g.wide, g.deep);
   if (s.apart > 1) os << fmt::format(" {} apart", s.apart);
   if (!s.joins.empty()) os << fmt::format(" joined behind {}", fmt::join(s.joins, " "));
-  if (s.senders > 0) os << fmt::format(" senders {}", s.senders);
   if (s.lag > 0) os << fmt::format(" lag {}", s.lag);
   if (s.by_columns) os << " column shards";
   if (s.shots > 0) os << fmt::format(" shots {}", s.shots);

@@ -15,9 +15,7 @@ namespace {
 std::string cut_of(const AgGemmWay& way) {
   if (way.path != Path::fused) return "";
   return fmt::format(" {}{}", way.whole ? "whole" : "by shard",
-                     way.senders > 0         ? " with senders"
-                     : way.shares_by_shard() ? " with shared steps"
-                                             : "");
+                     way.shares_by_shard() ? " with shared steps" : "");
 }
 std::string cut_of(const GemmRsWay& way) {
   return way.pairs ? " by pairs" : is_across(way.gemm.tile) ? " by shard across" : " by shard";

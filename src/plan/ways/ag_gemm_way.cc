@@ -74,7 +74,6 @@ class GatherCandidates {
       if (p_.m <= kMostPushRows) add_whole(gemm, machine);
     }
     for (const GemmPlan& gemm : gemms(most_rows_, machine)) add_medium(gemm, machine);
-    add_sent(machine);
     if (machine.multiprocessors < kLeastRelayed) return;
     const GemmMachine rest = machine.leaving(kRelayMultiprocessors);
     for (const GemmPlan& gemm : gemms(p_.m, rest)) {
@@ -144,26 +143,13 @@ class GatherCandidates {
     plan.transport = way.transport;
     plan.route = way.route;
     plan.chunk_rows = way.chunk_rows;
-    plan.senders = way.senders;
     plan.predicted_us = us;
     plans_.push_back(std::move(plan));
   }
 
-  /// By CTAs that only send.
-  void add_sent(const GemmMachine& machine) {
-    if (machine.shared || p_.ranks == 1 || machine.multiprocessors < kLeastRelayed) return;
-    const GemmMachine rest = machine.leaving(kSenders);
-    for (const GemmPlan& gemm : gemms(p_.m, rest)) {
-      if (can_be_cut(gemm) && !gemm.by_neighbours && fits_beside_copies(gemm.tile) &&
-          can_push(gemm.tile.blocks, gemm.tile.width))
-        add_by_shard(gemm, rest, Transport::store, RouteKind::mesh, kSenders);
-    }
-  }
-
   void add_by_shard(const GemmPlan& gemm, const GemmMachine& machine, Transport transport,
-                    RouteKind route, int senders = 0) {
+                    RouteKind route) {
     const bool sent = row_of(transport).by_workers();
-    const bool beside = sent && senders == 0;
     const auto left = [&](double shards) { return left_us(gemm, shards, machine); };
     const double all_apart = by_shard_us(gemm, p_.ranks, machine);
     const double in_three = p_.ranks > 3 ? by_shard_us(gemm, 3, machine) : all_apart;
@@ -171,15 +157,15 @@ class GatherCandidates {
     for (const Index parts : {1, 2, 4}) {
       const Index cut = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && (sent || cut * row_bytes_ < kLeastCopy)) break;
-      const Travel way{transport, route, sent ? push_chunk(senders) : cut, senders};
+      const Travel way{transport, route, sent ? push_chunk() : cut};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
       const auto apart = [&](int shards, double us) {
         add({.gemm = gemm, .apart = shards}, way,
             gathered_us(hardware_, gathering, {us, left}, shards));
       };
       apart(1, together);
-      if (!beside && p_.ranks > 3) apart(2, in_three);
-      if (beside ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks, all_apart);
+      if (!sent && p_.ranks > 3) apart(2, in_three);
+      if (sent ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks, all_apart);
       if (gemm.split_tiles == 0 && (row_of(transport).pushes() || sent))
         add_joined(gemm, gathering, all_apart, machine);
     }
@@ -254,9 +240,9 @@ class GatherCandidates {
            hardware_.fixed_us + behind_first_us(p_, {.gemm = gemm}, p_.m, machine);
   }
 
-  [[nodiscard]] Index push_chunk(int senders = 0) const {
+  [[nodiscard]] Index push_chunk() const {
     // As many pieces as there are multiprocessors.
-    const Index rows = senders > 0 ? 1 : schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
+    const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
     return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
 

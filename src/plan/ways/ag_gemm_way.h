@@ -19,7 +19,7 @@ struct AgGemmWay {
   /// place; the peers' shards follow in order of arrival.
   bool whole = false;
   /// What moves rows. `push`: copy engines of the sender; `pull`: copy engines of the receiver;
-  /// `store`: idle warps of the GEMM kernel, or some of its CTAs (see `senders`); `nccl`: NCCL.
+  /// `store`: idle warps of the GEMM kernel; `nccl`: NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag
   /// By shard: number of shards that are walked one after the other, beginning with the own shard.
@@ -34,9 +34,6 @@ struct AgGemmWay {
   /// waits only for that shard.
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push only): rows are passed from rank to rank
-  /// Transport store: number of CTAs of the GEMM kernel that send all rows by bulk copies and do
-  /// not multiply; 0: idle warps of all CTAs send the rows.
-  int senders = 0;
 
   /// Whether the stream of copies also contains waits for flags. Each such wait is a kernel.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }
@@ -52,9 +49,6 @@ struct AgGemmWay {
 inline constexpr int kRelayMultiprocessors = 1;
 /// SMs that plans of transport nccl leave free, one for each CTA that NCCL's kernels may have.
 inline constexpr int kNcclMultiprocessors = 4;
-
-/// Number of CTAs that only send, enough to fill links (benchmarks/nvidia-h200-tp4/links.jsonl).
-inline constexpr int kSenders = 8;
 
 /// Whether clusters have at most two CTAs. Alone on a device, such a GEMM is always resident as a
 /// whole. A GEMM that is only partly resident would hold up copies that it waits for.

@@ -36,8 +36,7 @@ double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks)
   const auto rows =
       static_cast<double>((peer - 1) * g.rows + std::min(of_last * g.way.chunk_rows, g.rows));
   const double moved = us_at(rows * static_cast<double>(g.row_bytes), rate_of(h, g));
-  // A sender raises a chunk's flag once pieces behind it have left.
-  if (row.by_workers()) return h.flag_us * (g.way.senders > 0 ? 2 : 1) + moved;
+  if (row.by_workers()) return h.flag_us + moved;
   // A copy engine raises a flag a chunk; who relays, or pulls, waits for one before.
   const auto chunks_here = static_cast<double>((peer - 1) * all + of_last);
   const bool relays = row.pulls || (g.way.route == RouteKind::ring && g.ranks > 2);
@@ -53,8 +52,7 @@ double gathered_us(const Hardware& hardware, const Gathering& g, const ShardProd
   Hardware h = hardware;
   // Ranks that never wait for rows drift apart, and two of them then write to one peer at a time.
   if (pushes_in_turn(g) && products.us > arrival_us(h, g, last)) h.push_gbps = h.mesh_gbps;
-  const double held_up =
-      engine || g.way.senders > 0 ? 0 : kHeldUp * arrival_us(h, g, last) / g.ranks;
+  const double held_up = engine ? 0 : kHeldUp * arrival_us(h, g, last) / g.ranks;
   double us = products.us + held_up * g.ranks;
   for (int peer = 1; peer <= last; ++peer) {
     // Shards that are walked together all begin with the first of them.

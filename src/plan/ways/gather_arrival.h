@@ -15,7 +15,6 @@ struct Travel {
   Transport transport = {};
   RouteKind route = RouteKind::mesh;
   schedule::Index chunk_rows = 1;
-  int senders = 0;  ///< number of CTAs that only send
 };
 
 /// An all-gather in which every rank sends a shard of `rows` rows to all peers.

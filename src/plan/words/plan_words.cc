@@ -110,7 +110,6 @@ struct Heard {
   bool kernel = false;  ///< whether a kernel was named
   int apart = 1;
   std::vector<int> joins = {};
-  int senders = 0;
   int lag = 0;
   bool by_columns = false;
   int shots = 0;
@@ -150,10 +149,10 @@ void read_kernel(Words& words, Heard& h) {
     if (!words.take("workers #", h.plan.workers) && !words.take("split #", g.split_tiles) &&
         !words.take("group #", g.group) && !words.take("in # rounds", g.rounds) &&
         !words.take("# apart", h.apart) && !words.take("lag #", h.lag) &&
-        !words.take("senders #", h.senders) && !words.take("shots #", h.shots) &&
-        !words.take("cublas #", h.cublas) && !words.take("grid #", h.grid) &&
-        !words.take_pair("blocks", g.wide, g.deep) && !words.take_joins(h.joins) &&
-        !words.set("lines", h.lines, true) && !words.set("column shards", h.by_columns, true) &&
+        !words.take("shots #", h.shots) && !words.take("cublas #", h.cublas) &&
+        !words.take("grid #", h.grid) && !words.take_pair("blocks", g.wide, g.deep) &&
+        !words.take_joins(h.joins) && !words.set("lines", h.lines, true) &&
+        !words.set("column shards", h.by_columns, true) &&
         !words.set("along n", g.along_cols, true) &&
         !words.set("by neighbours", g.by_neighbours, true) &&
         !words.set("early", g.early_weights, true))
@@ -256,7 +255,7 @@ KernelWay way_of(const Problem& p, const Heard& h) {
   const Plan& w = h.plan;
   if (row_of(p.op).gathers)
     return AgGemmWay{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
-                     h.joins, 0,          w.path,      w.route,      h.senders};
+                     h.joins, 0,          w.path,      w.route};
   if (row_of(w.transport).needs_multicast()) return KeptPartialsWay{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
   if (row_of(p.op).shares && fused)

@@ -31,7 +31,7 @@ conformance::Domain domain_of(Random& random, const CaseRange& range, bool exact
   d.least_rows = 1;
   d.most_rows = kMostRows / most;
   d.most_cols = kMostCols / most;
-  d.most_depth = kMostK / (range.deep ? 1 : most);
+  d.most_depth = kMostK / most;
   d.most_weights = kMostWeights;
   d.down = tile.swapped ? tile.width : tile.rows();
   d.across = tile.swapped ? tile.rows() : tile.width;

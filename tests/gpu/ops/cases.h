@@ -47,7 +47,6 @@ struct CaseRange {
   WayRange ways = {};
   bool gated = false;  ///< ag_gemm: only problems with swiglu
   bool small = false;  ///< whether sizes are at most a quarter of the limits above
-  bool deep = false;   ///< if `small`: but k
 };
 
 /// Draws cases. Error: usage (a problem has no plan; no problem drawn has a plan of these kinds).

@@ -30,9 +30,8 @@ std::vector<Work> all_work(const Options& o, int ranks) {
   for (const Op op : kOps) {
     for (const DType dtype : {DType::fp16, DType::bf16}) {
       if (!among(o.ops, name_of(op)) || !among(o.dtypes, name_of(dtype))) continue;
-      auto cases =
-          draw_cases(o.shapes, {op, ranks, dtype, ways_of(o, ranks, 1), o.gated, o.small, o.deep},
-                     o.seed * 2 + static_cast<std::uint64_t>(dtype));
+      auto cases = draw_cases(o.shapes, {op, ranks, dtype, ways_of(o, ranks, 1), o.gated, o.small},
+                              o.seed * 2 + static_cast<std::uint64_t>(dtype));
       if (o.only >= 0) std::erase_if(cases, [&](const Case& c) { return c.index != o.only; });
       all.push_back({op, dtype, std::move(cases)});
     }

@@ -46,8 +46,6 @@ void add_options(CLI::App& app, SessionOptions& o, const std::vector<std::string
       ->check(CLI::IsMember(plan::known_kinds()));
   app.add_flag("--small", o.small,
                "random problems up to a quarter, those of long runs an eighth as long each way");
-  app.add_flag("--deep", o.deep,
-               "random problems with k as without --small: rows of several pieces");
   app.add_option("--dtypes", o.dtypes, "of bf16, fp16")
       ->delimiter(',')
       ->check(CLI::IsMember({"bf16", "fp16"}));

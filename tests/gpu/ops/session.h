@@ -28,7 +28,7 @@ struct SessionOptions {
   double timeout_s = 20, limit_s = 0;
   std::vector<std::string> ops{"ag_gemm", "gemm_rs", "gemm_ar"};
   std::vector<std::string> dtypes{"bf16", "fp16"}, kinds;
-  bool small = false, deep = false, drop = false;
+  bool small = false, drop = false;
   std::string json, commit;
 };
 

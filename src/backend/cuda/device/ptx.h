@@ -106,11 +106,8 @@ template <int N>
 TILELACE_DEVICE void store_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
-/// Waits until all bulk groups but the last N have written their data.
-template <int N = 0>
-TILELACE_DEVICE void store_wait() {
-  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
-}
+/// Waits until all bulk groups have written their data.
+TILELACE_DEVICE void store_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 /// Makes what this thread sees in shared memory readable by TMA.
 TILELACE_DEVICE void fence_shared_to_copy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// One bulk copy. Both addresses and `bytes` are multiples of 16; with 0 bytes it copies nothing.
+/// One bulk copy. Both addresses and `bytes` are multiples of 16.
 struct Piece {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -46,7 +46,7 @@ struct BulkRing {
   /// Must be called first, by the thread that will call run.
   TILELACE_DEVICE void init() const {
     for (int i = 0; i < kDepth; ++i) ptx::barrier_init(full + 8 * i, 1);
-    ptx::barrier_init_fence();  // stays: no test notices its loss; TMA needs it to see the barriers
+    ptx::barrier_init_fence();  // stays: no op uses this verb; gpu_litmus tests it
   }
 
   /// Moves pieces piece_of(0) .. piece_of(count - 1), none longer than piece_bytes. Called by: one
@@ -54,35 +54,32 @@ struct BulkRing {
   /// writer called proxy_fence_global before a barrier, or if this thread called wait_for_bulk. On
   /// return all sources have been read, but the last stores are in flight, so no flag may be raised
   /// before bulk_complete. Additions of several ranks are unordered, so the rounding of sums
-  /// differs from run to run. Calls behind(i) once the store of piece i has been issued.
-  template <Landing kLanding, class Pieces, class Behind>
-  TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of, const Behind& behind) {
-    // stays: no test notices its loss, since ops call run only once
+  /// differs from run to run.
+  template <Landing kLanding, class Pieces>
+  TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of) {
+    // stays: no op uses this verb; gpu_litmus tests it
     ptx::store_wait_read<0>();  // waits for the stores of an earlier run
     for (std::uint32_t i = 0; i < kDepth - 1 && i < count; ++i) load(i, piece_of(i));
     for (std::uint32_t i = 0; i < count; ++i) {
       const std::uint32_t stage = (done + i) % kDepth;
       const Piece p = piece_of(i);
+      // stays: no op uses this verb; gpu_litmus tests it
       ptx::barrier_wait(full + 8 * stage, static_cast<int>((done + i) / kDepth & 1U));
-      if (p.bytes > 0) bulk_store<kLanding>(p.to, pieces + stage * piece_bytes, p.bytes);
+      bulk_store<kLanding>(p.to, pieces + stage * piece_bytes, p.bytes);
       ptx::store_commit();
-      behind(i);
       if (i + kDepth - 1 >= count) continue;
+      // stays: no op uses this verb; gpu_litmus tests it
       ptx::store_wait_read<1>();  // the next load overwrites the stage of piece i - 1
       load(i + kDepth - 1, piece_of(i + kDepth - 1));
     }
     done += count;
-  }
-  template <Landing kLanding, class Pieces>
-  TILELACE_DEVICE void run(std::uint32_t count, const Pieces& piece_of) {
-    run<kLanding>(count, piece_of, [](std::uint32_t /*i*/) {});
   }
 
  private:
   TILELACE_DEVICE void load(std::uint32_t i, const Piece& p) const {
     const std::uint32_t stage = (done + i) % kDepth;
     ptx::barrier_expect(full + 8 * stage, static_cast<int>(p.bytes));
-    if (p.bytes > 0) bulk_load(pieces + stage * piece_bytes, p.from, p.bytes, full + 8 * stage);
+    bulk_load(pieces + stage * piece_bytes, p.from, p.bytes, full + 8 * stage);
   }
 };
 

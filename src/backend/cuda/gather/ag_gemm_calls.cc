@@ -47,26 +47,6 @@ Call make_call(const OpCall& op, const plan::AgGemmWay& way, const RankCalls& ca
   return c;
 }
 
-/// CTAs that only send stand beside all workers, in whole clusters.
-void require_senders(const Call& c, const RankCalls& calls) {
-  const int senders = c.plan.senders;
-  if (senders == 0) return;
-  const plan::GemmTile& tile = c.plan.gemm.tile;
-  require(
-      row_of(c.plan.transport).by_workers() && c.plan.path == Path::fused &&
-          c.plan.gemm.split_tiles == 0 && plan::can_push(tile.blocks, tile.width) &&
-          senders % tile.cluster() == 0 && !c.plan.gemm.by_neighbours,
-      "ag_gemm: senders: got {} with path {}, transport {}, split {}, tile {}, expected path "
-      "fused, transport store, split 0, a tile that can send (can_push in src/plan/gemm_tiles.h), "
-      "senders that fill whole clusters, and no \"by neighbours\"",
-      senders, name_of(c.plan.path), name_of(c.plan.transport), c.plan.gemm.split_tiles, tile.name);
-  const int ctas = c.plan.gemm.workers * tile.cluster() + senders;
-  require(!calls.shares_device() && ctas <= calls.multiprocessors() * tile.per_sm,
-          "ag_gemm: senders: got {} CTAs, senders included, expected at most {} on {} "
-          "multiprocessors, and no max_workers",
-          ctas, calls.multiprocessors() * tile.per_sm, calls.multiprocessors());
-}
-
 void require_call(const Call& c, const RankCalls& calls) {
   const Problem& p = c.problem;
   const auto needed = static_cast<std::size_t>(p.m * c.row_bytes());
@@ -81,7 +61,6 @@ void require_call(const Call& c, const RankCalls& calls) {
   require(!c.plan.whole || row_of(c.plan.transport).by_workers(),
           "ag_gemm: transport: got {} for tiles that straddle shards, expected store",
           name_of(c.plan.transport));
-  require_senders(c, calls);
   require(c.plan.route == RouteKind::mesh ||
               (c.plan.route == RouteKind::ring && row_of(c.plan.transport).pushes()),
           "ag_gemm: got route {} with transport {}, expected mesh, or ring with push",
@@ -190,21 +169,23 @@ GemmTensors tensors_of(const RankCalls& calls, const Call& c, const Launch& laun
   return one;
 }
 
-/// Of a product of all weights, whose first one is filled: the others.
-void fill_weights(AgGemmParams& params, const Call& c, const GemmKernel& kernel) {
+/// Of the kernel's weights, which are the call's from number `product` on. The first one's map is
+/// among the operands.
+void fill_weights(MoreWeights& weights, const Call& c, const GemmKernel& kernel,
+                  std::size_t product, std::size_t count) {
   const Problem& p = c.problem;
   const int slice = kernel.tile.swapped ? kernel.row_slice : kernel.col_slice;
+  std::ranges::fill(weights.first, INT_MAX);
   Index tiles = 0;
-  for (std::size_t i = 0; i < p.n.size(); ++i) {
-    if (i > 0)
-      params.weights.map[i - 1] =
-          rows_map({c.tensors.weights[i].data, p.n[i], p.k}, p.dtype, slice);
-    params.weights.bias[i] = c.bias(i);
-    params.weights.n[i] = static_cast<int>(p.n[i]);
-    params.weights.first[i] = static_cast<int>(tiles);
-    tiles += schedule::ceil_div(p.n[i], kernel.tile.worker_columns());
+  for (std::size_t i = 0; i < count; ++i) {
+    const Index n = p.n[product + i];
+    const TensorMapSource rows{c.tensors.weights[product + i].data, n, p.k};
+    if (i > 0) weights.map[i - 1] = rows_map(rows, p.dtype, slice);
+    weights.bias[i] = c.bias(product + i);
+    weights.n[i] = static_cast<int>(n);
+    weights.first[i] = static_cast<int>(tiles);
+    tiles += schedule::ceil_div(n, kernel.tile.worker_columns());
   }
-  params.weights.count = static_cast<int>(p.n.size());
 }
 
 /// Results of one weight, from map `first` on: every section's have a map of their own.
@@ -244,8 +225,6 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   const plan::GemmProblem gemm = plan::product_of(p, launch.product, p.m);
   const GemmTensors tensors = tensors_of(calls, c, launch, gemm.gated);
   AgGemmGatedParams params{};
-  params.weights.count = 1;
-  std::ranges::fill(params.weights.first, INT_MAX);
   fill_operands(params, kernel, gemm, tensors, calls.scratch());
   if (gemm.gated) fill_up(params.up, kernel, gemm, tensors);
   const bool merged = plan::is_merged(p, c.plan.gemm.tile);
@@ -256,12 +235,12 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.work = schedule::make_gemm_work(walk, work.workers, work.k_steps,
                                          std::min(work.split_tiles, walk.tiles()));
   const schedule::GatherOrder& order = params.work.order;
-  if (merged) fill_weights(params, c, kernel);
-  for (int i = 0; i < params.weights.count; ++i) {
-    const std::size_t product = merged ? static_cast<std::size_t>(i) : launch.product;
-    fill_results(params, i * order.count, kernel, plan::product_of(p, product, p.m),
-                 c.tensors.out[product].data);
-  }
+  const std::size_t weights = merged ? p.n.size() : 1;
+  const std::size_t first = launch.product;
+  fill_weights(params.weights, c, kernel, first, weights);
+  for (std::size_t i = 0; i < weights; ++i)
+    fill_results(params, static_cast<int>(i) * order.count, kernel,
+                 plan::product_of(p, first + i, p.m), c.tensors.out[first + i].data);
   const Index own = order.shard[0].end - order.shard[0].begin;
   const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
   params.own = own > 0 ? rows_map({c.tensors.input.data, own, p.k}, p.dtype, slice) : params.rows;
@@ -270,7 +249,7 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   params.call.last = launch.last;
   params.rows_here = launch.rows_here;
   if (!c.copied() && launch.first && !c.pushed())
-    params.push = schedule::make_push_order(c.schedule, c.plan.whole, c.plan.senders);
+    params.push = schedule::make_push_order(c.schedule, c.plan.whole);
   params.input = static_cast<const std::byte*>(c.tensors.input.data);
   params.staged = calls.data_at(c.slot);
   params.row_bytes = c.row_bytes();
@@ -286,8 +265,7 @@ void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t 
           gated ? " for gate and up" : "");
   for (const Launch& launch : launches_of(c)) {
     AgGemmGatedParams params = params_of(impl.calls, c, kernel, launch);
-    GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
-    grid.ctas += params.push.senders;  // the first ones of the grid
+    const GemmGrid grid = fill_grid(params, params.work, kernel, c.plan.gemm);
     // One that begins under the kernel before it would take the place that is left.
     const bool early = c.plan.gemm.early_weights && (launch.first || c.plan.left_free() == 0);
     launch_gemm(kernel, function, &params, grid, stream, early);

@@ -51,7 +51,6 @@ struct MoreWeights {
   const void* bias[plan::kMostWeights];  ///< [n] or null
   int n[plan::kMostWeights];
   int first[plan::kMostWeights];  ///< first tile, along columns of the result; INT_MAX: no weight
-  int count;                      ///< number of weights; 1: only the weight of GemmOperands
 };
 
 /// The tile that a CTA computes, a part of its cluster's tile. `row` and `col` are in units of

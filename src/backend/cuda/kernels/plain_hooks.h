@@ -48,10 +48,6 @@ struct PlainHooks {
     return tile_of(place, cell, place.row);
   }
   template <class Params>
-  static TILELACE_DEVICE bool multiplies(const Params& /*p*/, const Place& /*place*/) {
-    return true;
-  }
-  template <class Params>
   static TILELACE_DEVICE int steps_behind(const Params& /*p*/, schedule::GemmSegment /*s*/) {
     return 0;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard in order of
 // arrival, or all rows are walked as one matrix. The loading warp waits for the flags of the rows
-// that it loads, and another warp waits for the peers' headers. Two warps may send this rank's
-// rows, in all CTAs or in CTAs at the front of the grid that multiply nothing (PushOrder::senders).
+// that it loads, another warp waits for the peers' headers, and two warps may send this rank's
+// rows.
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -50,11 +50,6 @@ struct Gathering : PlainHooks<B> {
   using Place = typename B::Place;
   static constexpr int kLoadRegisters = B::Shape::kWaitingRegisters;
   static constexpr bool kSends = plan::can_push(B::Tile::blocks, B::Tile::width);
-
-  /// Whether this CTA has tiles. CTAs that only send have worker numbers beyond the last worker.
-  static TILELACE_DEVICE bool multiplies(const Params& p, const Place& place) {
-    return !kSends || place.worker < p.work.workers;
-  }
 
   static TILELACE_DEVICE void prefetch(const Params& p) {
     ptx::prefetch_map(p.out);
@@ -122,14 +117,11 @@ struct Gathering : PlainHooks<B> {
     }
   };
 
-  static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& place,
+  static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& /*place*/,
                                          int warp) {
     if (warp == 1) admit(p, shared, [] { ptx::sync_threads(kNumberBarrier, kNumberThreads); });
     if (warp >= 2) {
-      constexpr int kRing = B::Tile::stages * B::Shape::kStageBytes;
-      if (kSends && !multiplies(p, place))
-        send_in_bulk<kRing>(p, warp - 2, shared.base, shared.staging(0));
-      else if (kSends && p.push.senders == 0)
+      if constexpr (kSends)
         push_rows(p);
       else
         // stays: the barrier expects these threads, too

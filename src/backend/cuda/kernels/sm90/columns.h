@@ -113,13 +113,15 @@ class SeveralWeights : public OneWeight<Body, Params> {
   }
   [[nodiscard]] TILELACE_DEVICE const void* bias() const {
     if constexpr (kSeveral)
-      if (this->p_.weights.count > 1) return this->p_.weights.bias[weight_];
-    return this->p_.bias;
+      return this->p_.weights.bias[weight_];
+    else
+      return this->p_.bias;
   }
   [[nodiscard]] TILELACE_DEVICE int n() const {
     if constexpr (kSeveral)
-      if (this->p_.weights.count > 1) return this->p_.weights.n[weight_];
-    return this->p_.n;
+      return this->p_.weights.n[weight_];
+    else
+      return this->p_.n;
   }
 
  private:

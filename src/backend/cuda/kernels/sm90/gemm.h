@@ -50,7 +50,7 @@ TILELACE_DEVICE void run_gemm(const typename Op::Params& p) {
     const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
     if (warp == 0) {
       GemmLoad<Op> load(p, shared, place);
-      if (Op::multiplies(p, place)) schedule::run_gemm_load(p.work, place.worker, load);
+      schedule::run_gemm_load(p.work, place.worker, load);
       load.finish();
     }
     Op::spare_warp(p, shared, place, warp);

@@ -98,8 +98,7 @@ class GemmMath {
 
   /// Computes all tiles of this group.
   TILELACE_DEVICE void run() {
-    if (Op::multiplies(p_, place_))
-      finish_.walk(p_.work, place_.worker, Tile::pingpong ? group_ : 0, Shape::kTurns, *this);
+    finish_.walk(p_.work, place_.worker, Tile::pingpong ? group_ : 0, Shape::kTurns, *this);
     finish();
     finish_.end();
   }

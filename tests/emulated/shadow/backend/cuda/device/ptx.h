@@ -56,10 +56,7 @@ template <int N>
 void store_wait_read() {
   emulated::await_stores(N, true);
 }
-template <int N = 0>
-void store_wait() {
-  emulated::await_stores(N, false);
-}
+inline void store_wait() { emulated::await_stores(0, false); }
 inline void fence_shared_to_copy() { emulated::order::fence_shared(Machine::get().knower()); }
 
 // ---- warpgroup products ----
