@@ -22,7 +22,7 @@ using schedule::Index;
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< of all ranks, by shard, sent by the product's warps
 constexpr Index kMostPushRows = 1024;  ///< likewise, whole
-constexpr int kMostWavesShared = 5;    ///< behind more a wave that is not full is little
+constexpr int kMostWavesShared = 8;    ///< behind more a wave that is not full is little
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
