@@ -163,9 +163,6 @@ bool has_tile(const std::vector<TimedProblem>& all, const Plan& plan) {
   });
 }
 
-/// Whether the records have these weights in a kernel each; they are in one now.
-bool was_in_turn(const Problem& p) { return p.outputs() > 1 && p.m > 64; }
-
 TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
   Machine machine = cuda_machine();
   machine.tuning = nullptr;
@@ -173,13 +170,8 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
     const auto all = timed_problems(fmt::format("{}/tune.jsonl", gpus));
     ASSERT_GE(all.size(), 20U);
     Regret predicted{gpus};
-    int newer = 0, in_turn = 0;
+    int newer = 0;
     for (const TimedProblem& row : all) {
-      if (was_in_turn(row.problem)) {
-        fmt::print("left out, its weights were in a kernel each: {}\n", row.name);
-        ++in_turn;
-        continue;
-      }
       machine.cublas = row.cublas;
       const Plan plan = make_plan(row.problem, machine);
       if (!row.timed(plan) && !has_tile(all, plan)) {
@@ -191,11 +183,8 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
     }
     predicted.print();
     EXPECT_LE(newer, 4);
-    EXPECT_LE(in_turn, 32);
-    EXPECT_LE(predicted.mean(), 0.06);
-    // Two products of 187 are more than 18 % behind: a gate_up whose ring took 516 us by one walk
-    // and 422 by another, and a gemm_ar of 128 rows, whose one wave by columns is predicted too
-    // slow.
+    EXPECT_LE(predicted.mean(), 0.045);
+    // The farthest behind is a gemm_ar of 256 rows, whose wave by columns is predicted too fast.
     EXPECT_LE(predicted.worst_timed, 0.23);
   }
 }

@@ -279,7 +279,9 @@ bool is_merged(const Problem& p, const GemmTile& t) {
 }
 
 double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
-  return plan.gemm.predicted_us + behind_first_us(p, plan, p.m, machine);
+  const double behind = behind_first_us(p, plan, p.m, machine);
+  if (plan.whole || plan.path == Path::medium) return plan.gemm.predicted_us + behind;
+  return product_us(first_product(p, plan, p.m), plan.gemm, {tiles_of(plan, p)}, machine) + behind;
 }
 
 int tiles_of(const AgGemmWay& plan, const Problem& p) {
