@@ -28,7 +28,7 @@ constexpr void walk_joined(GatherOrderOf<kMost>& o, const GatherJoins& joins) {
     const int left = joins.after[s] - tiles;
     int cols = left <= 0 ? 0 : o.walk.cols;
     if (left > 0 && rows > 0) cols = static_cast<int>(ceil_div(left, rows));
-    joined[s] = col + cols < o.walk.cols ? col + cols : o.walk.cols;
+    joined[s] = col + static_cast<int>(min_of(cols, o.walk.cols - col));
     o.append(0, s, col, joined[s]);
     tiles += rows * (joined[s] - col);
     rows += o.tile_rows[s];

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <climits>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -215,6 +216,30 @@ TEST(TunedPlan, TheOwnRowIsTaken) {
   EXPECT_NE(choice_bytes(plan), choice_bytes(make_plan(down(1024), cuda_machine())));
   EXPECT_NE(plan.reason.find("377.5 us at m 1024 n 8192 k 14336 in h200x2.json"), std::string::npos)
       << plan.reason;
+}
+
+/// When shards join the walk is predicted; what was measured stays what it was.
+TEST(TunedPlan, ShardsJoinWhereTheOwnRowSays) {
+  Problem p = down(4096);
+  p.op = Op::ag_gemm;
+  for (const std::vector<int>& joins : {std::vector{17}, std::vector{0}, std::vector{INT_MAX}}) {
+    const auto all = cuda_ways(p, cuda_machine(), {"push by shard"});
+    const auto joined = std::ranges::find_if(
+        all, [](const CudaWay& way) { return !way_if<AgGemmWay>(way.plan)->joins.empty(); });
+    ASSERT_NE(joined, all.end());
+    auto way = *way_if<AgGemmWay>(joined->plan);
+    ASSERT_NE(way.joins, joins);
+    way.joins = joins;
+    const Plan measured = plan_of(p, way);
+    json one = table();
+    one["rows"] = json::array({row_of_plan(p, measured, 1.0)});
+    const Plan taken = make_plan(p, tuned_machine(one));
+    EXPECT_EQ(choice_bytes(taken), choice_bytes(measured));
+    EXPECT_EQ(taken.reason.find("tuned: the fastest measured"), 0U) << taken.reason;
+    way.joins = {17, 18};
+    one["rows"] = json::array({row_of_plan(p, plan_of(p, way), 1.0)});
+    EXPECT_EQ(make_plan(p, tuned_machine(one)).reason.find("tuned: kind and tile"), 0U);
+  }
 }
 
 TEST(TunedPlan, NearARowItsKindAndTileAreTaken) {

@@ -36,14 +36,27 @@ std::string of_row(const TuningTable& table, const TunedRow& row) {
                      table.file);
 }
 
-/// The candidate that is this very plan, or null.
-const KernelWay* same_as(const TunedRow& row, const Problem& p, const std::vector<KernelWay>& all) {
+/// The candidate, with shards of ag_gemm joining the walk where they do in the measured plan:
+/// candidates have them join when rows are predicted to come.
+KernelWay joined_like(KernelWay way, const KernelWay& measured) {
+  auto* const gather = std::get_if<AgGemmWay>(&way);
+  const auto* const other = std::get_if<AgGemmWay>(&measured);
+  if (gather != nullptr && other != nullptr && gather->joins.size() == other->joins.size())
+    gather->joins = other->joins;
+  return way;
+}
+
+/// The candidate that is this very plan.
+std::optional<KernelWay> same_as(const TunedRow& row, const Problem& p,
+                                 const std::vector<KernelWay>& all) {
   const std::string wanted = choice_bytes(row.plan);
   const KernelWay& measured = row.plan.kernel->way;
-  const auto found = std::ranges::find_if(all, [&](const KernelWay& way) {
-    return multiply_alike(way, measured) && choice_bytes(plan_of(p, way)) == wanted;
-  });
-  return found == all.end() ? nullptr : &*found;
+  for (const KernelWay& way : all) {
+    if (!multiply_alike(way, measured)) continue;
+    KernelWay joined = joined_like(way, measured);
+    if (choice_bytes(plan_of(p, joined)) == wanted) return joined;
+  }
+  return std::nullopt;
 }
 
 /// The candidate most like the row's plan, of the fastest prediction; null: none of its kind and
@@ -130,10 +143,11 @@ std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const
   std::erase_if(all, [](const KernelWay& way) { return !is_taken_unasked(way); });
   for (const auto& [distance, from, row] : near) {
     const bool own = row->problem.m == p.m && row->problem.n == p.n && row->problem.k == p.k;
-    const KernelWay* way = own ? same_as(*row, p, all) : nullptr;
-    const bool exact = way != nullptr;
-    if (!exact) way = like(*row, p, all);
-    if (way == nullptr) continue;
+    std::optional<KernelWay> way = own ? same_as(*row, p, all) : std::nullopt;
+    const bool exact = way.has_value();
+    if (!exact)
+      if (const KernelWay* alike = like(*row, p, all)) way = *alike;
+    if (!way) continue;
     Plan plan = plan_of(p, *way);
     plan.reason = exact
                       ? fmt::format("tuned: the fastest measured, {}", of_row(*from, *row))

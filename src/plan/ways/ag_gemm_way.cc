@@ -22,7 +22,7 @@ using schedule::Index;
 constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach the link's rate
 constexpr Index kMostSentRows = 2048;  ///< of all ranks, by shard, sent by the product's warps
 constexpr Index kMostPushRows = 1024;  ///< likewise, whole
-constexpr int kMostWavesShared = 8;    ///< behind more a wave that is not full is little
+constexpr int kMostWavesShared = 8;  ///< of many rows: of more waves one that is not full is little
 constexpr Index kPushers = 132;
 constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
@@ -128,9 +128,8 @@ class GatherCandidates {
     std::vector<GemmPlan> all{gemm};
     const auto tiles = static_cast<int>(tiles_by_shard(gemm));
     const int rest = tiles % gemm.workers;
-    if (gemm.by_neighbours || rest == 0 || tiles < gemm.workers ||
-        tiles > kMostWavesShared * gemm.workers)
-      return all;
+    if (gemm.by_neighbours || rest == 0 || tiles < gemm.workers) return all;
+    if (p_.m > kMostSentRows && tiles > kMostWavesShared * gemm.workers) return all;
     for (const int split : {rest, rest + gemm.workers}) {
       if (split > tiles / p_.ranks || !are_counted(split, p_.k)) break;
       all.push_back(gemm);
