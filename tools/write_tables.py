@@ -199,18 +199,14 @@ def over_gemm_cells():
 
 def peers():
     symm = ("symm_mem", "one_shot", "two_shot")
-    names = {r for path in ("nvidia-h200-tp4/torch/ag_gemm.jsonl", "nvidia-h100-tp2/peers.jsonl",
-                                    "nvidia-h100-tp4/peers.jsonl")
-             for row in records(path).values() for r in row["peers"]}
+    listed = {"4 H200, measured plans": "nvidia-h200-tp4/peers.jsonl"}
+    listed |= {f"{ranks} H100, untuned shapes": f"nvidia-h100-tp{ranks}/peers.jsonl" for ranks in (2, 4)}
+    names = {r for path in listed.values() for row in records(path).values() for r in row["peers"]}
     unknown = names - {*symm, "nccl", "nccl_window"}
     if unknown:
         sys.exit(f"write_tables: peers, got {', '.join(sorted(unknown))}, expected of symm_mem and NCCL")
-    torch = "nvidia-h200-tp4/torch/{op}.jsonl"
-    listed = {f"{ranks} H100, untuned shapes": f"nvidia-h100-tp{ranks}/peers.jsonl" for ranks in (2, 4)}
     nccl = ("nccl", "nccl_window")
-    lines = [("symm_mem / ours", "4 H200", *peer_cells(torch, symm)),
-             ("NCCL + `torch.mm` / ours", "4 H200", *peer_cells(torch, nccl)),
-             *(("symm_mem / ours", where, *peer_cells(path, symm)) for where, path in listed.items()),
+    lines = [*(("symm_mem / ours", where, *peer_cells(path, symm)) for where, path in listed.items()),
              *(("NCCL + cuBLASLt / ours", where, *peer_cells(path, nccl)) for where, path in listed.items()),
              ("cuBLASMp, call / its GEMM", "4 H200, m from 1024", *over_gemm_cells())]
     return table(["measured", "where", *(f"`{op}`" for op in OPS)], lines, 2)
