@@ -98,9 +98,11 @@ Case draw(std::mt19937_64& rng, int i, DType dtype, const Options& o) {
   const auto& tiles = made.at(dtype == DType::bf16 ? 0 : 1);
   require(!tiles.empty(), "tiles of {} in {}, got none in this build, expected some",
           name_of_architecture(architecture()), name_of(dtype));
-  plan::GemmTile tile = tiles[static_cast<std::size_t>(i) % std::size(tiles)];
-  for (const auto& t : tiles)
-    if (t.name == o.tile) tile = t;
+  const auto asked = std::ranges::find(tiles, o.tile, &plan::GemmTile::name);
+  require(o.tile.empty() || asked != tiles.end(),
+          "--tile: got {}, expected a tile that this build has in {}", o.tile, name_of(dtype));
+  const plan::GemmTile& tile =
+      asked != tiles.end() ? *asked : tiles[static_cast<std::size_t>(i) % std::size(tiles)];
   const std::int64_t r = tile.rows();
   const std::int64_t w = tile.width;
   const bool swapped = tile.swapped;
