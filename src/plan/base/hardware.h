@@ -25,7 +25,7 @@ struct Hardware {
   // Traffic between devices.
   double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
   double push_gbps;   ///< rate of a copy engine that writes to a peer
-  double mesh_gbps;   ///< the same to several peers in turn, where ranks do not wait for another
+  double mesh_gbps;   ///< the same to several peers in turn, where ranks do not wait for peers
   double pull_gbps;   ///< rate of a copy engine that reads from peers
   double store_gbps;  ///< rate of SMs that write to peers, or read from peers while no GEMM runs
   double fetch_gbps;  ///< rate of SMs that read from peers while a GEMM runs

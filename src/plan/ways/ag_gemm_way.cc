@@ -42,15 +42,27 @@ double other_products_us(const Problem& p, const GemmPlan& gemm, Index m,
 }
 
 /// What the first kernel multiplies, on m rows.
-GemmProblem first_product(const Problem& p, const AgGemmWay& plan, Index m) {
-  return is_merged(p, plan.gemm.tile) ? merged_product(p, plan.gemm.tile, m)
-                                      : product_of(p, widest_product(p), m);
+GemmProblem first_product(const Problem& p, const GemmTile& tile, Index m) {
+  return is_merged(p, tile) ? merged_product(p, tile, m) : product_of(p, widest_product(p), m);
 }
 
 /// Of the kernels behind the first one, on m rows.
-double behind_first_us(const Problem& p, const AgGemmWay& plan, Index m,
+double behind_first_us(const Problem& p, const GemmPlan& gemm, Index m,
                        const GemmMachine& machine) {
-  return is_merged(p, plan.gemm.tile) ? 0 : other_products_us(p, plan.gemm, m, machine);
+  return is_merged(p, gemm.tile) ? 0 : other_products_us(p, gemm, m, machine);
+}
+
+/// Of the first kernel, if its tiles end at the borders of shards.
+Index tiles_by_shard(const Problem& p, const GemmTile& tile, const schedule::RowSplit& split) {
+  return tile_rows_by_shard(split, tile.worker_tokens()) *
+         schedule::ceil_div(first_product(p, tile, p.m).n, tile.worker_columns());
+}
+
+/// Of all kernels, on all rows, the first one's cut like this.
+double cut_products_us(const Problem& p, const GemmPlan& gemm, const TileCut& cut,
+                       const GemmMachine& machine) {
+  return product_us(first_product(p, gemm.tile, p.m), gemm, cut, machine) +
+         behind_first_us(p, gemm, p.m, machine);
 }
 
 class GatherCandidates {
@@ -149,7 +161,9 @@ class GatherCandidates {
   void add_by_shard(const GemmPlan& gemm, const GemmMachine& machine, Transport transport,
                     RouteKind route) {
     const bool sent = row_of(transport).by_workers();
-    const auto left = [&](double shards) { return left_us(gemm, shards, machine); };
+    std::vector<double> left(static_cast<std::size_t>(p_.ranks));
+    for (int i = 1; i < p_.ranks; ++i)
+      left[static_cast<std::size_t>(i)] = left_us(gemm, i, machine);
     const double all_apart = by_shard_us(gemm, p_.ranks, machine);
     const double in_three = p_.ranks > 3 ? by_shard_us(gemm, 3, machine) : all_apart;
     const double together = p_.ranks > 2 ? by_shard_us(gemm, 2, machine) : all_apart;
@@ -158,24 +172,26 @@ class GatherCandidates {
       if (parts > 1 && (sent || cut * row_bytes_ < kLeastCopy)) break;
       const Travel way{transport, route, sent ? push_chunk() : cut};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
+      const double chunk = left_us(gemm, 1 / static_cast<double>(gathering.chunks()), machine);
       const auto apart = [&](int shards, double us) {
         add({.gemm = gemm, .apart = shards}, way,
-            gathered_us(hardware_, gathering, {us, left}, shards));
+            gathered_us(hardware_, gathering, {us, left, chunk}, shards));
       };
       apart(1, together);
       if (!sent && p_.ranks > 3) apart(2, in_three);
       if (sent ? p_.m > kMostPushRows : p_.ranks > 2) apart(p_.ranks, all_apart);
       if (gemm.split_tiles == 0 && (row_of(transport).pushes() || sent))
-        add_joined(gemm, gathering, all_apart, machine);
+        add_joined(gemm, gathering, {all_apart, left, chunk}, machine);
     }
   }
 
   /// Shards that join the own one: behind as many waves of tiles as have ended when they come.
-  void add_joined(const GemmPlan& gemm, const Gathering& gathering, double apart_us,
+  void add_joined(const GemmPlan& gemm, const Gathering& gathering, ShardProducts products,
                   const GemmMachine& machine) {
     if (p_.ranks == 1) return;
     const Index tiles = tiles_by_shard(gemm);
-    const double wave_us = apart_us / static_cast<double>(schedule::ceil_div(tiles, gemm.workers));
+    const double wave_us =
+        products.us / static_cast<double>(schedule::ceil_div(tiles, gemm.workers));
     std::vector<int> after;
     for (int i = 1; i < p_.ranks; ++i) {
       const double waves = std::ceil(arrival_us(hardware_, gathering, i) / wave_us);
@@ -184,10 +200,9 @@ class GatherCandidates {
     // Not where they join after all others are done: that is the plan with them apart.
     const double alone = static_cast<double>(after.front()) * p_.ranks / static_cast<double>(tiles);
     if (alone >= 1) return;
-    const double us = by_shard_us(gemm, 1 + alone, machine);
+    products.us = by_shard_us(gemm, 1 + alone, machine);
     add({.gemm = gemm, .joins = std::move(after)}, gathering.way,
-        gathered_us(hardware_, gathering,
-                    {us, [&](double shards) { return left_us(gemm, shards, machine); }}, p_.ranks));
+        gathered_us(hardware_, gathering, products, p_.ranks));
   }
 
   void add_whole(const GemmPlan& gemm, const GemmMachine& machine) {
@@ -202,27 +217,21 @@ class GatherCandidates {
   void add_medium(const GemmPlan& gemm, const GemmMachine& machine) {
     if (gemm.tile.swapped && !is_across(gemm.tile)) return;
     const Travel way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
-    const AgGemmWay plan{.gemm = gemm, .path = Path::medium};
-    const double shard = gemm.predicted_us + behind_first_us(p_, plan, most_rows_, machine);
+    const double shard = gemm.predicted_us + behind_first_us(p_, gemm, most_rows_, machine);
     const double last =
         arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1);
-    add(plan, way,
+    add({.gemm = gemm, .path = Path::medium}, way,
         std::max(shard * p_.ranks, last + shard) + hardware_.copy_us + hardware_.flag_us);
   }
 
-  /// Of the first product.
   [[nodiscard]] Index tiles_by_shard(const GemmPlan& gemm) const {
-    return tile_rows_by_shard(split_of(p_, borders_), gemm.tile.worker_tokens()) *
-           schedule::ceil_div(first_product(p_, {.gemm = gemm}, p_.m).n,
-                              gemm.tile.worker_columns());
+    return plan::tiles_by_shard(p_, gemm.tile, split_of(p_, borders_));
   }
 
   /// Its products with tiles that end at the borders of shards, in so many walks.
   [[nodiscard]] double by_shard_us(const GemmPlan& gemm, double walks,
                                    const GemmMachine& machine) const {
-    const AgGemmWay way{.gemm = gemm};
-    return product_us(first_product(p_, way, p_.m), gemm, {tiles_by_shard(gemm), walks}, machine) +
-           behind_first_us(p_, way, p_.m, machine);
+    return cut_products_us(p_, gemm, {tiles_by_shard(gemm), walks}, machine);
   }
 
   /// Of tiles of so many shards, the last ones, in the first kernel; and of the others behind it.
@@ -234,9 +243,9 @@ class GatherCandidates {
     };
     GemmPlan unshared = gemm;
     unshared.split_tiles = 0;
-    return product_us(first_product(p_, {.gemm = gemm}, of(p_.m)), unshared,
-                      {of(tiles_by_shard(gemm))}, machine) -
-           hardware_.fixed_us + behind_first_us(p_, {.gemm = gemm}, p_.m, machine);
+    return product_us(first_product(p_, gemm.tile, of(p_.m)), unshared, {of(tiles_by_shard(gemm))},
+                      machine) -
+           hardware_.fixed_us + behind_first_us(p_, gemm, p_.m, machine);
   }
 
   [[nodiscard]] Index push_chunk() const {
@@ -278,20 +287,18 @@ bool is_merged(const Problem& p, const GemmTile& t) {
 }
 
 double products_us(const Problem& p, const AgGemmWay& plan, const GemmMachine& machine) {
-  const double behind = behind_first_us(p, plan, p.m, machine);
-  if (plan.whole || plan.path == Path::medium) return plan.gemm.predicted_us + behind;
-  return product_us(first_product(p, plan, p.m), plan.gemm, {tiles_of(plan, p)}, machine) + behind;
+  if (plan.whole || plan.path == Path::medium)
+    return plan.gemm.predicted_us + behind_first_us(p, plan.gemm, p.m, machine);
+  return cut_products_us(p, plan.gemm, {tiles_of(plan, p)}, machine);
 }
 
 int tiles_of(const AgGemmWay& plan, const Problem& p) {
   const auto borders = borders_of(p);
   const schedule::RowSplit split = split_of(p, borders);
+  const GemmTile& tile = plan.gemm.tile;
   const bool medium = plan.path == Path::medium;
-  const schedule::GemmWork work =
-      work_of(plan.gemm, first_product(p, plan, medium ? split.max_rows() : p.m));
-  if (plan.whole || medium) return work.order.tiles();
-  const Index rows = tile_rows_by_shard(split, plan.gemm.tile.worker_tokens());
-  return static_cast<int>(rows) * over_tokens(work.order, plan.gemm.tile).cols;
+  if (!plan.whole && !medium) return static_cast<int>(tiles_by_shard(p, tile, split));
+  return work_of(plan.gemm, first_product(p, tile, medium ? split.max_rows() : p.m)).order.tiles();
 }
 
 int AgGemmWay::left_free() const {

@@ -16,7 +16,7 @@ constexpr double kHeldUp = 0.4;
 /// Whether a copy engine writes to several peers, one after the other.
 bool pushes_in_turn(const Gathering& g) {
   const TransportRow& row = row_of(g.way.transport);
-  return !row.by_workers() && row.pushes() && g.way.route == RouteKind::mesh && g.ranks > 2;
+  return row.pushes() && g.way.route == RouteKind::mesh && g.ranks > 2;
 }
 
 double rate_of(const Hardware& h, const Gathering& g) {
@@ -57,10 +57,11 @@ double gathered_us(const Hardware& hardware, const Gathering& g, const ShardProd
   for (int peer = 1; peer <= last; ++peer) {
     // Shards that are walked together all begin with the first of them.
     const int left = g.ranks - (peer < apart ? peer : std::min(std::max(apart, 1), last));
-    us = std::max(us, arrival_us(h, g, peer, 1) + products.left_us(left) + held_up * left);
+    const double left_us = products.left_us[static_cast<std::size_t>(left)];
+    us = std::max(us, arrival_us(h, g, peer, 1) + left_us + held_up * left);
   }
-  const double part = 1 / static_cast<double>(g.chunks());
-  const double ends = arrival_us(h, g, last) + products.left_us(part) + held_up * part;
+  const double ends =
+      arrival_us(h, g, last) + products.chunk_us + held_up / static_cast<double>(g.chunks());
   return std::max(us, ends) + h.call_us + (engine ? h.copy_us : 0);
 }
 

@@ -2,7 +2,7 @@
 // Predicts, for plans of ag_gemm, when the peers' rows arrive by each transport, and how much the
 // wait for rows delays a GEMM.
 #pragma once
-#include <functional>
+#include <vector>
 
 #include "plan/base/hardware.h"
 #include "schedule/rows.h"
@@ -34,8 +34,9 @@ double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index c
 
 /// Times of a call's GEMMs if all rows are there.
 struct ShardProducts {
-  double us = 0;                                 ///< of all shards
-  std::function<double(double shards)> left_us;  ///< of the tiles of so many (or part of one)
+  double us = 0;                ///< of all shards
+  std::vector<double> left_us;  ///< [i]: of the tiles of the last i shards; [0] is not read
+  double chunk_us = 0;          ///< of the tiles of one chunk
 };
 
 /// Time of a call with these GEMMs. The first `apart` shards, beginning with the own shard, are
