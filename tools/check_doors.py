@@ -81,7 +81,7 @@ OWN = [
     ("op", "src/backend/cuda/reduce/unfused_sums.*", SUMS, "their unfused launches"),
     ("op", "src/backend/cuda/reduce/reduce_launch.*", SUMS, "their unfused launches"),
     ("dtype", "include/tilelace/dtype.h", ALL, "the enum and its table"),
-    ("dtype", "include/tilelace/c.h", ALL, "the enum in C"),
+    ("dtype", "include/tilelace/c_types.h", ALL, "the enum in C"),
     ("dtype", "include/tilelace/collectives.h", ALL, "elements of collectives and their table"),
     ("dtype", "include/tilelace/all_reduce_norm.h", ALL, "which elements it takes"),
     ("dtype", "src/backend/cpu/row_norm.cc", ALL, "how the host norms rows"),

@@ -2,7 +2,8 @@
 /* The C API: handles and status codes over the C++ API. The C++ headers describe the calls, which
  * of them are collective, and their shapes, alignment and traffic (communicator.h, ops.h, plan.h,
  * collectives.h, all_reduce_norm.h, moe.h).
- * A whole program: examples/ag_gemm.c.
+ * A whole program: examples/ag_gemm.c. This header includes the others of the C API: c_types.h and
+ * c_moe.h.
  *
  * In a struct that has a struct_size, first set all bytes to 0, then struct_size to the struct's
  * sizeof, then the fields. A program that was compiled with an older header keeps working: the
@@ -19,6 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tilelace/c_moe.h"
+#include "tilelace/c_types.h"
 #include "tilelace/version.h"
 
 /** Version of this header; grows with every field and function. See tilelace_api_version(). */
@@ -28,49 +31,12 @@
 extern "C" {
 #endif
 
-/** 0, or the kind of the error whose text tilelace_last_error() returns. */
-typedef enum tilelace_status {
-  TILELACE_OK = 0,     /**< the call succeeded */
-  TILELACE_USAGE = 1,  /**< a wrong argument, or ranks that disagree */
-  TILELACE_SYSTEM = 2, /**< the machine failed: memory, sockets, the GPU */
-  TILELACE_PEER = 3,   /**< another rank died or gave up */
-  TILELACE_TIMEOUT = 4 /**< a wait reached its limit */
-} tilelace_status;
-
-/** Element type of a tensor; GPU ranks take the first two. Sums run in fp32. */
-typedef enum tilelace_dtype {
-  TILELACE_BF16 = 0, /**< bfloat16, 2 bytes */
-  TILELACE_FP16 = 1, /**< IEEE half, 2 bytes */
-  TILELACE_FP32 = 2  /**< IEEE single, 4 bytes; CPU ranks only */
-} tilelace_dtype;
-
-/** Where a rank keeps its tensors: TILELACE_CPU, or TILELACE_CUDA with one GPU per rank. */
-typedef enum tilelace_device { TILELACE_CPU = 0, TILELACE_CUDA = 1 } tilelace_device;
-
 /** The ops of tilelace/ops.h; docs/ops.md has their operands. */
 typedef enum tilelace_op {
   TILELACE_AG_GEMM = 0, /**< all-gather, then GEMM */
   TILELACE_GEMM_RS = 1, /**< GEMM, then reduce-scatter */
   TILELACE_GEMM_AR = 2  /**< GEMM, then all-reduce */
 } tilelace_op;
-
-/** The function applied to the fp32 result after the bias is added and before rounding. */
-typedef enum tilelace_activation {
-  TILELACE_ACT_NONE = 0,      /**< the result as it is */
-  TILELACE_ACT_GELU = 1,      /**< GELU by the error function */
-  TILELACE_ACT_GELU_TANH = 2, /**< GELU by its tanh approximation */
-  TILELACE_ACT_SILU = 3,      /**< x * sigmoid(x) */
-  TILELACE_ACT_SWIGLU = 4     /**< ag_gemm with two weights: silu(gate) * up, one output */
-} tilelace_activation;
-
-/** A row-major matrix [rows, cols] that the caller owns. data NULL: absent, or empty. Alignment:
- * data and the stride in bytes are multiples of 16. */
-typedef struct tilelace_tensor {
-  void* data;    /**< the first element; GPU ranks: device memory */
-  int32_t dtype; /**< a tilelace_dtype */
-  /** rows, cols: extents in elements; stride: elements from one row to the next, at least cols. */
-  int64_t rows, cols, stride;
-} tilelace_tensor;
 
 /** All zeros: the defaults, which are workers by the number of cores, 10 s timeout, no emulated
  * link and CPU ranks. */
@@ -156,17 +122,6 @@ typedef struct tilelace_call_args {
   void* stream;                     /**< GPU ranks: a cudaStream_t; NULL: the default stream */
 } tilelace_call_args;
 
-/** Element type of a collective. Collectives that only move elements take any type of the same
- * width. */
-typedef enum tilelace_item {
-  TILELACE_ITEM_BF16 = 0, /**< bfloat16, 2 bytes */
-  TILELACE_ITEM_FP16 = 1, /**< IEEE half, 2 bytes */
-  TILELACE_ITEM_FP32 = 2, /**< IEEE single, 4 bytes */
-  TILELACE_ITEM_I32 = 3,  /**< int32_t */
-  TILELACE_ITEM_I64 = 4,  /**< int64_t */
-  TILELACE_ITEM_U8 = 5    /**< uint8_t */
-} tilelace_item;
-
 /** How all_reduce and reduce_scatter combine elements. */
 typedef enum tilelace_reduction {
   TILELACE_SUM = 0, /**< sum in rank order, in fp32 or in the integer's type */
@@ -223,85 +178,6 @@ typedef struct tilelace_all_reduce_norm_args {
   int64_t chunk;        /**< bytes that a worker moves at a time: whole rows */
 } tilelace_all_reduce_norm_args;
 
-/** The function applied to an expert's product: tilelace::ExpertActivation. */
-typedef enum tilelace_expert_activation {
-  TILELACE_EXPERT_NONE = 0,          /**< the product as it is */
-  TILELACE_EXPERT_GELU = 1,          /**< GELU by the error function */
-  TILELACE_EXPERT_GELU_TANH = 2,     /**< GELU by its tanh approximation */
-  TILELACE_EXPERT_SILU = 3,          /**< x * sigmoid(x) */
-  TILELACE_EXPERT_SWIGLU = 4,        /**< silu(gate) * up; gate rows precede up rows */
-  TILELACE_EXPERT_SWIGLU_CLAMPED = 5 /**< gpt-oss's SwiGLU; gate and up rows alternate */
-} tilelace_expert_activation;
-
-/** Arguments of a product grouped by expert (tilelace/moe.h). Tensors are dense. */
-typedef struct tilelace_grouped_gemm_args {
-  size_t struct_size;     /**< sizeof(tilelace_grouped_gemm_args), bytes */
-  tilelace_tensor x;      /**< [rows, k] */
-  const int32_t* begins;  /**< [experts + 1]: first row of each expert, then number of rows */
-  int64_t experts;        /**< number of experts */
-  tilelace_tensor weight; /**< [experts * w, k]; w: n, or 2 n if gated */
-  tilelace_tensor bias;   /**< all 0: none; else [experts, w] */
-  int32_t activation;     /**< a tilelace_expert_activation */
-  const float* scales;    /**< NULL, or factors: scales[r], or scales[sources[r]], for row r */
-  const int32_t* sources; /**< NULL, or [rows]: indices into scales */
-  tilelace_tensor out;    /**< [rows, n] */
-  int32_t device;         /**< a tilelace_device: where the tensors are */
-  void* stream;           /**< GPUs: a cudaStream_t; NULL: the default stream */
-} tilelace_grouped_gemm_args;
-
-/** A layer of experts, as tilelace::MoeLayer: equal on every rank, except inner, first and here. */
-typedef struct tilelace_moe_layer {
-  size_t struct_size;      /**< sizeof(tilelace_moe_layer), bytes */
-  int32_t dtype;           /**< a tilelace_dtype */
-  int32_t activation;      /**< a tilelace_expert_activation, of the first product */
-  int64_t m;               /**< the most tokens of a call, of all ranks together */
-  int64_t hidden;          /**< columns of a token */
-  int64_t inner;           /**< this rank's columns between the two products */
-  int64_t experts;         /**< experts of the whole layer, on all ranks together */
-  int64_t top_k;           /**< experts that each token chooses */
-  int64_t first;           /**< number of this rank's first expert */
-  int64_t here;            /**< how many experts this rank has; 0: all */
-  int32_t replicated;      /**< boolean: every rank has all tokens */
-  int32_t weight_on_input; /**< boolean: router weights are applied to tokens */
-} tilelace_moe_layer;
-
-/** Arguments of a layer's first half (tilelace/moe.h). Tensors are dense. */
-typedef struct tilelace_ag_moe_args {
-  size_t struct_size;              /**< sizeof(tilelace_ag_moe_args), bytes */
-  const tilelace_moe_layer* layer; /**< as prepared */
-  int64_t m;                       /**< tokens of all ranks together */
-  tilelace_tensor x;               /**< [m_r, hidden]; replicated: [m, hidden] */
-  const void* ids;                 /**< [tokens of x, top_k]: an expert, or -1 */
-  int32_t id_type;                 /**< TILELACE_ITEM_I32 or TILELACE_ITEM_I64; 0 is an error */
-  const float* weights;            /**< [tokens of x, top_k] */
-  tilelace_tensor weight;          /**< [here * w, hidden]; w: inner, or 2 inner if gated */
-  tilelace_tensor bias;            /**< all 0: none; else [here, w] */
-  int32_t* map;                    /**< written; tilelace_moe_map_words says its size */
-  tilelace_tensor out;             /**< [m * top_k, inner] */
-  tilelace_tensor gathered;        /**< all 0: not wanted; else [m, hidden] */
-  const int64_t* rows;             /**< tokens of each rank; NULL: even, remainder on first ranks */
-  size_t num_rows;                 /**< 0, or the number of ranks */
-  void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
-} tilelace_ag_moe_args;
-
-/** Arguments of a layer's second half (tilelace/moe.h). Tensors are dense. */
-typedef struct tilelace_moe_reduce_args {
-  size_t struct_size;              /**< sizeof(tilelace_moe_reduce_args), bytes */
-  const tilelace_moe_layer* layer; /**< the layer of the first half */
-  int64_t m;                       /**< tokens of all ranks together */
-  tilelace_tensor x;               /**< [m * top_k, inner], as the first half wrote it */
-  const int32_t* map;              /**< as the first half wrote it */
-  tilelace_tensor weight;          /**< [here * hidden, inner] */
-  tilelace_tensor bias;            /**< all 0: none; else [here, hidden] */
-  tilelace_tensor add;             /**< all 0: none; else [m, hidden]; moe_rs also [m_r, hidden] */
-  tilelace_tensor out;             /**< moe_rs [m_r, hidden]; moe_ar [m, hidden] */
-  const int64_t* rows;             /**< moe_rs: tokens of each rank; NULL: as in ag_moe */
-  size_t num_rows;                 /**< 0, or the number of ranks */
-  void* stream;                    /**< GPU ranks: a cudaStream_t; NULL: the default stream */
-} tilelace_moe_reduce_args;
-
-/** A rank's membership in a group: tilelace::Communicator. One thread at a time. */
-typedef struct tilelace_communicator tilelace_communicator;
 /** Memory that all ranks can reach: tilelace::SymmetricBuffer. */
 typedef struct tilelace_buffer tilelace_buffer;
 /** Memory for this rank's tensors: tilelace::DeviceBuffer. */
@@ -409,33 +285,6 @@ tilelace_status tilelace_all_to_all(tilelace_communicator* communicator,
  * Traffic: (ranks - 1) * m * n elements leave each rank. More in tilelace/all_reduce_norm.h. */
 tilelace_status tilelace_all_reduce_norm(tilelace_communicator* communicator,
                                          const tilelace_all_reduce_norm_args* args);
-
-/** out[r] = act(x[r] * weight_e^T + bias_e) * scale, for the rows of each expert e. Local. CPU
- * tensors: blocking. GPU tensors: enqueued on the stream. Alignment: 16 bytes. Traffic: none.
- * Errors: usage. */
-tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args);
-/** Allocates the staging and scratch memory that this layer and all smaller ones need. Collective.
- * Errors: usage, system, peer, timeout. */
-tilelace_status tilelace_prepare_moe(tilelace_communicator* communicator,
-                                     const tilelace_moe_layer* layer);
-/** *words = size, in 32-bit words, of the map of a call with m tokens. Local. Errors: usage. */
-tilelace_status tilelace_moe_map_words(const tilelace_moe_layer* layer, int64_t m, int64_t* words);
-/** Gathers tokens and their routing, orders the rows by expert and multiplies them by the weights.
- * Collective. CPU ranks: blocking. GPU ranks: enqueued on the stream. Alignment: 16 bytes.
- * Traffic: (ranks - 1) * m_r * hidden elements leave each rank. Errors: usage, system, peer,
- * timeout. */
-tilelace_status tilelace_ag_moe(tilelace_communicator* communicator,
-                                const tilelace_ag_moe_args* args);
-/** Multiplies the rows by the second weights, adds the rows of each token, and scatters the sums
- * over the ranks. Collective. Stream and alignment: as tilelace_ag_moe. Traffic: (m - m_r) * hidden
- * elements leave each rank. Errors: as tilelace_ag_moe. */
-tilelace_status tilelace_moe_rs(tilelace_communicator* communicator,
-                                const tilelace_moe_reduce_args* args);
-/** As tilelace_moe_rs, but every rank gets the sums of all tokens. Collective. Stream and
- * alignment: as tilelace_ag_moe. Traffic: that of tilelace_all_reduce of m * hidden elements.
- * Errors: as tilelace_ag_moe. */
-tilelace_status tilelace_moe_ar(tilelace_communicator* communicator,
-                                const tilelace_moe_reduce_args* args);
 
 /** Writes the plan and the planner's reason as text: at most size - 1 bytes and a final 0, or
  * nothing if size is 0. *needed (may be NULL): the length in bytes of the whole text, without the

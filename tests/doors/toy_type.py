@@ -57,7 +57,7 @@ EDITS = [
     ("dtype.h", r"\}\};\n(?=///[^\n]*\ninline constexpr DTypeRow kNoDType)", ROW),
     ("core/half.h", r"/// Calls f\(HostBf16", ELEMENT),
     ("core/half.h", r"(?=\n  \}\n  throw Error)", "\n    case DType::toy8: return f(HostToy8{});"),
-    ("c.h", r"(TILELACE_FP32 = \d)", r"\1,\n  TILELACE_TOY8 = 3"),
+    ("c_types.h", r"(TILELACE_FP32 = \d)", r"\1,\n  TILELACE_TOY8 = 3"),
     ("torch/tensors.cc", r"(\{ScalarType::Float, DType::fp32\})",
      r"\1,\n                                     {ScalarType::Float8_e5m2, DType::toy8}"),
 ]
