@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/gemm/architecture_kernels.h"
 #include "backend/cuda/gemm/gemm_launch.h"
 #include "core/check.h"
@@ -13,23 +14,10 @@ namespace {
 
 constexpr std::int64_t kWaitNs = 30'000'000'000;
 
-int current_device() {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  return device;
-}
-
-int multiprocessors(int device) {
-  int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "reading the multiprocessor count");
-  return count;
-}
-
 }  // namespace
 
 GemmWorkspace::GemmWorkspace(int architecture) : seen_(current_device(), sizeof(comm::AbortWord)) {
-  const int ctas = multiprocessors(current_device());
+  const int ctas = multiprocessors_of(current_device());
   int floats = 0;
   // Groups that take turns may share in two rounds.
   for (const GemmKernel& k : kernels_of(architecture).kernels())

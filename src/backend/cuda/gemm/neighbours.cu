@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/device/ptx.h"
 #include "backend/cuda/gemm/neighbours.h"
 
@@ -103,23 +104,21 @@ std::span<const std::uint16_t> neighbour_places() {
   static std::mutex mutex;
   static std::vector<std::span<const std::uint16_t>> known(64);
   static std::vector<bool> asked(64);
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  const int device = current_device();
   const std::lock_guard lock(mutex);
   const auto at = static_cast<std::size_t>(device);
   if (asked.at(at)) return known[at];
-  asked[at] = true;
-  int multiprocessors = 0;
-  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-        "reading the multiprocessor count");
-  const auto places = find_places(multiprocessors);
-  if (places.empty()) return {};
-  void* memory = nullptr;
-  const std::size_t bytes = places.size() * sizeof(places[0]);
-  check(cudaMalloc(&memory, bytes), "memory for the places of CTAs");
-  check(cudaMemcpy(memory, places.data(), bytes, cudaMemcpyHostToDevice),
-        "copying the places of CTAs");
-  return known[at] = {static_cast<const std::uint16_t*>(memory), places.size()};
+  const auto places = find_places(multiprocessors_of(device));
+  if (!places.empty()) {
+    void* memory = nullptr;
+    const std::size_t bytes = places.size() * sizeof(places[0]);
+    check(cudaMalloc(&memory, bytes), "memory for the places of CTAs");
+    check(cudaMemcpy(memory, places.data(), bytes, cudaMemcpyHostToDevice),
+          "copying the places of CTAs");
+    known[at] = {static_cast<const std::uint16_t*>(memory), places.size()};
+  }
+  asked[at] = true;  // not where this threw: the next call asks again
+  return known[at];
 }
 
 }  // namespace tilelace::cuda

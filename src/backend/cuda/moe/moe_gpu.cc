@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/moe/moe_kernels.h"
 #include "core/check.h"
@@ -41,20 +42,15 @@ RowsParams rows_of(const schedule::MoeMap& map, const std::int32_t* words, std::
 
 int multiprocessors_here() {
   thread_local std::array<int, 64> known{};
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  const int device = current_device();
   int& count = known.at(static_cast<std::size_t>(device));
-  if (count == 0)
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-          "reading the multiprocessor count");
+  if (count == 0) count = multiprocessors_of(device);
   return count;
 }
 
 void load_with_shared(const void* kernel, int bytes) {
   thread_local std::vector<std::pair<int, const void*>> loaded;
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  const std::pair<int, const void*> key{device, kernel};
+  const std::pair<int, const void*> key{current_device(), kernel};
   if (std::find(loaded.begin(), loaded.end(), key) != loaded.end()) return;
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         "shared memory of a kernel");

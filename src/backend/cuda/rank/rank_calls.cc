@@ -3,6 +3,7 @@
 
 #include "backend/cuda/base/capture_of.h"
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/gemm/neighbours.h"
 #include "backend/cuda/rank/empty_calls.h"
 #include "backend/cuda/rank/no_calls.h"
@@ -20,13 +21,6 @@ std::size_t align(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 int selected(int device) {
   check(cudaSetDevice(device), "selecting the rank's device");
   return device;
-}
-
-int multiprocessors_of(int device) {
-  int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-        "reading the multiprocessor count");
-  return count;
 }
 
 }  // namespace

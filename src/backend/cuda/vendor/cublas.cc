@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/base/dynamic_library.h"
 #include "backend/cuda/base/element_types.h"
 #include "core/check.h"
@@ -71,9 +72,7 @@ cublasLtHandle_t make_handle() {
 /// Handles belong to a device; they are kept as long as the process runs.
 cublasLtHandle_t handle_of_device() {
   thread_local std::vector<cublasLtHandle_t> handles(64);
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  auto& handle = handles.at(static_cast<std::size_t>(device));
+  auto& handle = handles.at(static_cast<std::size_t>(current_device()));
   if (handle == nullptr) handle = make_handle();
   return handle;
 }
