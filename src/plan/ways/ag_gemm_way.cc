@@ -12,6 +12,7 @@
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/ways/gather_arrival.h"
+#include "plan/ways/gather_exchange.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -76,14 +77,16 @@ class GatherCandidates {
 
   void add_all(const GemmMachine& machine) {
     for (const GemmPlan& gemm : gemms(p_.m, machine)) {
+      const bool sends = can_push(gemm.tile.blocks, gemm.tile.width);
       if (can_be_cut(gemm)) {
         for (const GemmPlan& cut : with_shared(gemm)) {
           add_by_shard(cut, machine, Transport::push, RouteKind::mesh);
-          if (p_.m <= kMostSentRows && can_push(gemm.tile.blocks, gemm.tile.width))
+          if (sends && p_.m <= kMostSentRows)
             add_by_shard(cut, machine, Transport::store, RouteKind::mesh);
         }
       }
-      if (p_.m <= kMostPushRows) add_whole(gemm, machine);
+      if (sends && p_.m <= kMostPushRows) add_whole(gemm, machine);
+      add_exchanged(gemm, machine);
     }
     for (const GemmPlan& gemm : gemms(most_rows_, machine)) add_medium(gemm, machine);
     if (machine.multiprocessors < kLeastRelayed) return;
@@ -213,6 +216,26 @@ class GatherCandidates {
             arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1));
   }
 
+  /// The rows first, the product behind them.
+  void add_exchanged(const GemmPlan& gemm, const GemmMachine& machine) {
+    AgGemmWay plan{.gemm = gemm, .whole = true, .path = Path::unfused};
+    const double products = products_us(p_, plan, machine);
+    const Travel way{Transport::store, RouteKind::mesh, schedule::max_of(1, most_rows_)};
+    for (const auto& [lines, us] : exchanges(machine)) {
+      plan.lines = lines;
+      add(plan, way, products + us);
+    }
+  }
+
+  /// Whether by lines, and what they take.
+  const std::vector<std::pair<bool, double>>& exchanges(const GemmMachine& machine) {
+    if (!exchanges_.empty()) return exchanges_;
+    for (const bool lines : {true, false})
+      if (!lines || may_be_lines(p_, collective_machine(machine)))
+        exchanges_.emplace_back(lines, gathering_us(p_, lines, machine));
+    return exchanges_;
+  }
+
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm, const GemmMachine& machine) {
     if (gemm.tile.swapped && !is_across(gemm.tile)) return;
@@ -260,6 +283,7 @@ class GatherCandidates {
   Index most_rows_;  ///< of a shard
   Index row_bytes_;
   std::vector<AgGemmWay> plans_;
+  std::vector<std::pair<bool, double>> exchanges_;
 };
 
 }  // namespace
