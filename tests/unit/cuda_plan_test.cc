@@ -7,7 +7,6 @@
 
 #include "cuda_plans.h"
 #include "plan/gpu/gpu_plan.h"
-#include "plan/ways/gather_exchange.h"
 #include "plan/words/agreement.h"
 
 namespace tilelace::plan {
@@ -42,8 +41,7 @@ TEST(CudaPlan, NamesTheKernelAndSaysWhy) {
   EXPECT_NE(plan.reason.find("fastest of "), std::string::npos) << plan.reason;
   EXPECT_NE(plan.reason.find("GEMM "), std::string::npos) << plan.reason;
   EXPECT_FALSE(plan.rejected.empty());
-  EXPECT_EQ(plan.staging_bytes,
-            4 * 8192 + 4096 * 8192 * 2 + gathering_line_bytes(gather_problem(4096)));
+  EXPECT_EQ(plan.staging_bytes, 4 * 8192 + 4096 * 8192 * 2);
 }
 
 TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
@@ -369,7 +367,7 @@ TEST(CudaPlan, ErrorsOfOptions) {
   o.transport = Transport::pull;
   o.straddle = true;
   EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
-  o = path(Path::fused);
+  o = {};
   o.transport = Transport::store;  // idle warps do not send so many rows
   EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
   o = {};

@@ -7,8 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cuda/device/call_params.h"
-#include "schedule/rows.h"
+#include "backend/cuda/gather/gather_push.h"
 
 namespace tilelace::cuda {
 
