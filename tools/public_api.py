@@ -137,7 +137,8 @@ def of_headers(root=ROOT):
         xml = run_doxygen(folder, root)
         symbols = []
         for file in sorted(xml.glob("*.xml")):
-            if not file.name.startswith(("namespacetilelace.", "class", "struct", "c_8h.", "version_8h.")):
+            if not file.name.startswith(("namespacetilelace.", "class", "struct", "c_8h.", "c__moe_8h.", "c__types_8h.",
+                                        "version_8h.")):
                 continue
             for node in ElementTree.parse(file).getroot().findall("compounddef"):
                 is_c = node.get("kind") == "file" or node.findtext("compoundname").startswith("tilelace_")
