@@ -36,6 +36,11 @@ EXCLUDE_SYMBOLS = tilelace::detail tilelace::plan std
 """
 
 
+# What Doxygen calls the pages of C++'s names, and of the headers that are in C: c.h and those it includes.
+OF_API = re.compile(r"namespacetilelace\.|class|struct|version_8h\.|c(__\w+)?_8h\.")
+C_HEADER = re.compile(r".*/c(_\w+)?\.h")
+
+
 class Symbol(NamedTuple):
     name: str  # qualified in Python and in classes; a function of C++ with its arguments
     kind: str  # function, method, class, enum, field, enumerator, constant, type, macro
@@ -137,8 +142,7 @@ def of_headers(root=ROOT):
         xml = run_doxygen(folder, root)
         symbols = []
         for file in sorted(xml.glob("*.xml")):
-            if not file.name.startswith(("namespacetilelace.", "class", "struct", "c_8h.", "c__moe_8h.", "c__types_8h.",
-                                        "version_8h.")):
+            if not OF_API.match(file.name):
                 continue
             for node in ElementTree.parse(file).getroot().findall("compounddef"):
                 is_c = node.get("kind") == "file" or node.findtext("compoundname").startswith("tilelace_")

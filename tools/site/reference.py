@@ -124,7 +124,7 @@ def children(symbol, symbols, source, language):
 def header_page(file, symbols):
     source = Source(public_api.ROOT / file)
     include = file.removeprefix("include/")
-    language = "c" if re.search(r"/c(_\w+)?\.h$", file) else "cpp"
+    language = "c" if public_api.C_HEADER.fullmatch(file) else "cpp"
     blocks = [f"# {escaped(include)}", escaped(source.intro()), code(f'#include "{include}"', language)]
     seen = set()
     for s in symbols:
