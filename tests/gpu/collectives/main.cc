@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/collectives/collective_calls.h"
 #include "collectives/api.h"
 #include "collectives/norm.h"
@@ -102,8 +103,7 @@ class Caller {
 
  private:
   [[nodiscard]] static int multiprocessors(const Rank& rank) {
-    int count = 0;
-    check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, rank.device), "a device");
+    const int count = cuda::multiprocessors_of(rank.device);
     const int devices = comm::device_count();
     const int sharers = (rank.ranks + devices - 1) / devices;
     return sharers > 1 ? (count - 2) / sharers : count;

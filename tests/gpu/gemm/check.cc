@@ -11,6 +11,7 @@
 #include <random>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/gemm/gemm_call.h"
 #include "device_architecture.h"
 #include "device_place.h"
@@ -57,11 +58,7 @@ std::int64_t pick(std::mt19937_64& rng, std::initializer_list<std::int64_t> edge
 }
 
 int multiprocessors() {
-  static const int count = [] {
-    int all = 0;
-    cuda::check(cudaDeviceGetAttribute(&all, cudaDevAttrMultiProcessorCount, 0), "device");
-    return all;
-  }();
+  static const int count = cuda::multiprocessors_of(0);
   return count;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "harness.h"
 #include "places_kernels.h"
 #include "plan/gemm/share.h"
@@ -134,8 +135,7 @@ int run(const Options& o) {
   const Watchdog watchdog("gpu_places", kLimitS);
   check(cudaSetDevice(0), "the device");
   check(load_hold(), "loading kernels");
-  int count = 0;
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0), "multiprocessors");
+  const int count = cuda::multiprocessors_of(0);
   JsonLines json(o.json, false);
   std::mt19937_64 rng(o.seed);
   bool good = true;

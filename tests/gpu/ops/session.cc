@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/gemm/gemm_call.h"
 #include "backend/cuda/vendor/cublas.h"
 #include "comm/cuda/capabilities.h"
@@ -68,11 +69,8 @@ Machine machine_of(int ranks, int communicators) {
   Machine machine = cuda_machine();
   machine.architecture = architecture_of_device(0);
   machine.cublas = cuda::cublas_version() != 0;
-  for (int d = 0; d < devices; ++d) {
-    int count = 0;
-    cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, d), "SMs");
-    machine.multiprocessors = std::min(machine.multiprocessors, count);
-  }
+  for (int d = 0; d < devices; ++d)
+    machine.multiprocessors = std::min(machine.multiprocessors, cuda::multiprocessors_of(d));
   // Copies between ranks of one device are kernels of the driver's: they find a place only beside
   // shares that leave one, and products that wait for them never end otherwise.
   const int sharers = (ranks + devices - 1) / devices;

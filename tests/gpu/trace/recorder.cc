@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/base/trace.h"
 #include "core/check.h"
 #include "op/run_plan.h"
@@ -21,13 +21,6 @@ constexpr int kMostCtas = 264;                ///< of a launch
 constexpr int kMostEvents = 1536;             ///< of a CTA
 constexpr int kCalls = cli::kGraphCalls + 2;  ///< of a graph, and the two before
 constexpr std::size_t kProducts = 8;          ///< own ones that are tried, best prediction first
-
-int multiprocessors(int device) {
-  int count = 0;
-  cuda::check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
-              "multiprocessor count");
-  return count;
-}
 
 std::uint64_t first_ns(const std::vector<cuda::TracedLaunch>& launches) {
   std::uint64_t least = ~std::uint64_t{0};
@@ -135,7 +128,7 @@ Plan RankRecorder::fused_plan() {
 
 RankRow RankRecorder::run() {
   RankRow r;
-  r.multiprocessors = multiprocessors(rank_.device);
+  r.multiprocessors = cuda::multiprocessors_of(rank_.device);
   for (int i = 0; i < cli::kGraphCalls && job_.gemm.op == Op::ag_gemm; ++i) {
     tensors_.turn(i);  // the product's operand
     tensors_.call_collective(gpu_.member);
