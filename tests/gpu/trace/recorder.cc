@@ -55,7 +55,7 @@ RankRecorder::RankRecorder(cli::GpuRank& gpu, const cli::Job& job, std::int64_t 
       tensors_(gpu.work, job, gpu.member.rank(), m, &gpu.place),
       problem_{m, job.gemm.n[0], job.gemm.k, gpu.work.dtype} {
   cli::move_to_gpu(weights_, gpu.place);
-  gpu.member.prepare(cli::preparations(gpu.work, job, weights_, gpu.member.machine(), false));
+  gpu.member.prepare(cli::preparations(gpu.work, job, weights_, gpu.member.machine(), false, {m}));
   tensors_.fill_random();
 }
 
@@ -109,7 +109,8 @@ plan::GemmPlan RankRecorder::best_product() {
   plans.resize(std::min(plans.size(), kProducts));
   std::vector<cli::GpuCall> calls;
   for (const auto& plan : plans) calls.emplace_back([this, &plan](int i) { multiply(plan, i); });
-  return plans[gpu_.times.fastest(calls).front().index];
+  const std::vector<double> not_predicted(calls.size(), 0);
+  return plans[gpu_.times.fastest(calls, not_predicted).times.front().index];
 }
 
 /// The fastest that is fused, or the one that was asked for.
