@@ -89,8 +89,8 @@ typedef struct tilelace_moe_reduce_args {
 } tilelace_moe_reduce_args;
 
 /** out[r] = act(x[r] * weight_e^T + bias_e) * scale, for the rows of each expert e. Local. CPU
- * tensors: blocking. GPU tensors: enqueued on the stream. Alignment: 16 bytes. Traffic: none.
- * Errors: usage. */
+ * tensors: blocking. GPU tensors: enqueued on the stream; replays of one captured call must not
+ * overlap. Alignment: 16 bytes. Traffic: none. Errors: usage. */
 tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args);
 /** Allocates the staging and scratch memory that this layer and all smaller ones need. Collective.
  * Errors: usage, system, peer, timeout. */

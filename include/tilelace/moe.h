@@ -69,7 +69,8 @@ struct GroupedGemmArgs {
 /// summed in fp32 and rounded once; a row's bits depend on nothing but the row, its expert and its
 /// scale. Weights of experts without rows are not read. Local: no other rank takes part. CPU
 /// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
-/// experts, enqueued on args.stream. May be captured; a replay reads `begins` anew.
+/// experts, enqueued on args.stream. May be captured; a replay reads `begins` anew and must not
+/// overlap with another replay of the same captured call.
 /// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (a wrong argument; for CPU
 /// tensors also `begins` that do not ascend and `sources` that name no scale).
 void grouped_gemm(const GroupedGemmArgs&);

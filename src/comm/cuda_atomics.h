@@ -64,6 +64,15 @@ struct CudaDeviceAtomics : CudaAtomics {
   static __device__ __forceinline__ void store_release(std::uint32_t* word, std::uint32_t value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
+  /// Counts 0, 1, ... last, 0, ...: returns the word and sets it to the next number. Relaxed.
+  static __device__ __forceinline__ std::uint32_t next(std::uint32_t* word, std::uint32_t last) {
+    std::uint32_t before;
+    asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(word), "r"(last)
+                 : "memory");
+    return before;
+  }
   /// Adds and returns the old value. Order: acquire and release.
   static __device__ __forceinline__ std::uint32_t add(std::uint32_t* word, std::uint32_t value) {
     std::uint32_t before;

@@ -14,12 +14,11 @@ namespace tilelace::plan {
 /// The most experts of one rank.
 constexpr int kMostMoeExperts = 1024;
 
-/// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `wide` and `pair`
-/// read less from L2, but their stores overlap with nothing, so they are for a long k. The two CTAs
-/// of a `pair` share rows of x, so the result should have columns for both.
-enum class GroupedTiling : std::uint8_t { few, many, wide, pair };
+/// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `wide`: reads less
+/// from L2, but its stores overlap with nothing; for tables of tuned tiles alone.
+enum class GroupedTiling : std::uint8_t { few, many, wide };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
-                                                    GroupedTiling::wide, GroupedTiling::pair};
+                                                    GroupedTiling::wide};
 
 /// The shape of a tile. Its columns are up to `most` rows of x, shared by the `cluster` CTAs of a
 /// cluster. Its rows are `weight_rows` rows of the weight per CTA (gated: half gate, half up).
@@ -41,8 +40,7 @@ struct GroupedShape {
 /// The shapes, in the order of GroupedTiling.
 inline constexpr GroupedShape kGroupedShapes[] = {{"few", 64, 128, 8, 1, true, 1},
                                                   {"many", 192, 128, 5, 2, true, 1},
-                                                  {"wide", 192, 256, 3, 1, false, 2},
-                                                  {"pair", 192, 256, 3, 2, false, 2}};
+                                                  {"wide", 192, 256, 3, 1, false, 2}};
 constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
   return kGroupedShapes[static_cast<int>(tiling)];
 }
@@ -62,26 +60,18 @@ struct GroupedProduct {
 
 /// Chooses the kind of tiles for a product.
 constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
-  constexpr std::int64_t kFewRows = 24, kManyRows = 256;  // in rows of x per expert
-  constexpr std::int64_t kLongK = 4096, kLongestK = 6144;
-  constexpr std::int64_t kPairColumns = 512;  // rows of the weight in a pair's tile
-  if (p.rows <= kFewRows * p.experts) return GroupedTiling::few;
-  const bool many = p.rows >= kManyRows * p.experts;
-  if (p.k < (many ? kLongK : kLongestK) || p.rows <= 2 * kFewRows * p.experts)
-    return GroupedTiling::many;
-  return many && p.n % kPairColumns == 0 ? GroupedTiling::pair : GroupedTiling::wide;
+  constexpr std::int64_t kFewRows = 24;  // in rows of x per expert
+  return p.rows <= kFewRows * p.experts ? GroupedTiling::few : GroupedTiling::many;
 }
 
-/// Why grouped_tiling chooses this kind, as text.
+/// What a kind of tiles is for, as text.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
     case GroupedTiling::few: return "few rows per expert, which narrow tiles pad less";
-    case GroupedTiling::many:
-      return "stores overlap with products: some rows per expert, or a short k";
-    case GroupedTiling::wide: return "a long k, where tiles that read less from L2 are faster";
-    case GroupedTiling::pair: break;
+    case GroupedTiling::many: return "more rows per expert; stores overlap with products";
+    case GroupedTiling::wide: break;
   }
-  return "a long k, many rows per expert, and columns that pairs of CTAs fill";
+  return "tiles that read less from L2";
 }
 
 /// How a product is cut into tiles of this kind.

@@ -125,7 +125,7 @@ TEST(CliExperts, PlansNameTilesCollectivesAndScratch) {
   EXPECT_EQ(many.code, 0) << many.err;
   // 8192 tokens and 16384 rows of 8 KiB, ids of 8 bytes.
   for (const char* part :
-       {"tiles    pair: up to 192 rows x 512 columns of 2 CTAs", "reduce_scatter: chunks",
+       {"tiles    many: up to 192 rows x 256 columns of 2 CTAs", "reduce_scatter: chunks",
         "all_reduce: chunks, 3168 workers", "each rank sends 32.0 MiB", "each rank sends 64.0 MiB",
         "192.1 MiB per rank, of both halves: rows 128.0 MiB, tokens 64.0 MiB"})
     EXPECT_NE(many.out.find(part), std::string::npos) << part << many.out;

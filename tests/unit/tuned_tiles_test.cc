@@ -29,7 +29,7 @@ GroupedProduct up(std::int64_t m) {
 
 TunedDevice device() { return device_of(cuda_machine(), "a GPU"); }
 
-/// With a row for 1024 tokens, which the rule gives the tiles pair, and one for 16.
+/// With a row for 1024 tokens, which the rule gives the tiles many, and one for 16.
 TuningDraft draft() {
   TuningDraft d("mine.json", device());
   d.put(up(1024), GroupedTiling::wide, {100, 110, 4, "c"});
@@ -187,11 +187,11 @@ TEST(TunedTiles, ADraftGoesOnAndReplacesRowsOfOtherKernels) {
   EXPECT_FALSE(again.has(up(16)));
   EXPECT_FALSE(again.has(up(32)));
   again.put(up(16), GroupedTiling::few, {29, 0, 4, "c"});
-  again.put(up(1024), GroupedTiling::pair, {99, 0, 4, "c"});
+  again.put(up(1024), GroupedTiling::few, {99, 0, 4, "c"});
   EXPECT_EQ(again.rows(), 2U);
   const auto table = tuning_of("mine.json", again.text());
   EXPECT_TRUE(table->notes.empty());
-  EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::pair);
+  EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::few);
   EXPECT_EQ(table->grouped[1].tiling, GroupedTiling::few);
   TuningDraft merged("all.json", device());
   merged.put(up(16), GroupedTiling::wide, {31, 0, 4, "c"});

@@ -61,6 +61,15 @@ bool compare_exchange(std::uint64_t* word, std::uint64_t& expected, std::uint64_
   return done;
 }
 
+std::uint32_t next(std::uint32_t* word, std::uint32_t last) {
+  Machine::get().yield();
+  const std::atomic_ref<std::uint32_t> at(*word);
+  std::uint32_t before = at.load();
+  while (!at.compare_exchange_weak(before, before >= last ? 0 : before + 1)) {
+  }
+  return before;
+}
+
 std::uint32_t add(std::uint32_t* word, std::uint32_t value) {
   Machine& m = Machine::get();
   m.yield();

@@ -17,6 +17,7 @@ void store_relaxed(std::uint64_t* word, std::uint64_t value);
 void add_release(std::uint32_t* word, std::uint32_t value, bool wide);
 bool compare_exchange(std::uint64_t* word, std::uint64_t& expected, std::uint64_t desired,
                       bool wide);
+std::uint32_t next(std::uint32_t* word, std::uint32_t last);
 /// Adds, with acquire and release at device scope, and returns the old value.
 std::uint32_t add(std::uint32_t* word, std::uint32_t value);
 

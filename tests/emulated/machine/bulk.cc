@@ -87,6 +87,15 @@ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uin
   });
 }
 
+void send_word(std::uint32_t to, std::uint32_t barrier, int rank, int word) {
+  Cta* const cta = &peer_cta(rank);
+  const Asked asked = ask_load(__builtin_return_address(0));
+  Machine::get().later(cta, [=] {
+    std::memcpy(cta->at(to), &word, sizeof word);
+    Machine::get().arrive(*cta, barrier, -static_cast<long>(sizeof word), asked);
+  });
+}
+
 namespace {
 
 /// `where`: in the program.

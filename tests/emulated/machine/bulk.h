@@ -15,6 +15,7 @@ namespace tilelace::emulated {
 void tensor_load(std::uint32_t to, const CUtensorMap& map, std::uint32_t barrier, int x, int y,
                  unsigned mask);
 void tensor_store(const CUtensorMap& map, std::uint32_t from, int x, int y);
+void send_word(std::uint32_t to, std::uint32_t barrier, int rank, int word);
 void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes, std::uint32_t barrier);
 
 /// `land` gets the bytes that were read from shared memory and writes them to their destination.

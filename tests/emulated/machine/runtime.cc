@@ -46,6 +46,7 @@ struct Capture {
 
 struct CUstream_st {
   int device = 0;
+  unsigned long long id = 0;
   std::shared_ptr<Op> last;
   std::shared_ptr<Capture> capture;
   std::vector<int> frontier;  ///< of the capture
@@ -294,7 +295,8 @@ cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
 
 // ---- streams and events ----
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = new CUstream_st{current, {}, {}, {}};
+  static std::atomic<unsigned long long> streams{0};
+  *stream = new CUstream_st{current, ++streams, {}, {}, {}};
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, 0); }
@@ -312,6 +314,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return Machine::get().is_done(of(stream).last) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  *id = of(stream).id;
+  return cudaSuccess;
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   *device = of(stream).device;
@@ -440,6 +446,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
+  return cudaSuccess;
+}
+cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
+  *address = const_cast<void*>(symbol);
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }

@@ -93,8 +93,7 @@ class Bench {
 
 cuda::GroupedTiling tiling_of(const std::string& form) {
   if (form.starts_with("few")) return cuda::GroupedTiling::few;
-  if (form.starts_with("wide")) return cuda::GroupedTiling::wide;
-  return form.starts_with("pair") ? cuda::GroupedTiling::pair : cuda::GroupedTiling::many;
+  return form.starts_with("wide") ? cuda::GroupedTiling::wide : cuda::GroupedTiling::many;
 }
 
 std::size_t bytes_of(std::int64_t elements) { return static_cast<std::size_t>(elements) * 2; }
@@ -304,7 +303,7 @@ int main(int argc, char** argv) {
   app.add_option("--models", o.models)->delimiter(',');
   app.add_option("--m", o.ms, "tokens")->delimiter(',');
   app.add_option("--routings", o.routings, "uniform, zipf, one hot")->delimiter(',');
-  app.add_option("--forms", o.forms, "few, many, wide, pair, each with +swiglu or +scale")
+  app.add_option("--forms", o.forms, "few, many, wide, each with +swiglu or +scale")
       ->delimiter(',');
   app.add_option("--sides", o.sides, "up, down")->delimiter(',');
   app.add_option("--memory", o.memory_tb_s, "TB/s of the bar")->capture_default_str();

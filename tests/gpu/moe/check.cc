@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "backend/cuda/moe/tile_words.h"
 #include "moe/layer.h"
 #include "program.h"
 
@@ -48,6 +50,7 @@ class Check {
   int maps();
   int graphs(DType);
   int repeats(DType);
+  int beside(DType dtype);
   int calls(DType);
   void run(Layer& layer) {
     layer.poison_results();
@@ -95,6 +98,8 @@ LayerShape Check::draw(DType dtype) {
                 ? one_of<std::int64_t>({8, 64, 120, 128, 192, 256}) / (o_.small ? 2 : 1) / 8 * 8
                 : 8 * (1 + below(40 / part));
   s.inner = std::max<std::int64_t>(s.inner, 8);
+  // More tiles than a GPU has multiprocessors.
+  if (!o_.small && below(4) == 0) (below(2) == 0 ? s.hidden : s.inner) = 8 * (64 + below(64));
   s.exact = below(3) == 0;
   if (!s.exact) {
     s.gating = static_cast<cuda::Gating>(below(3));
@@ -192,8 +197,9 @@ class LayerGraph {
   LayerGraph(const LayerGraph&) = delete;
   LayerGraph& operator=(const LayerGraph&) = delete;
   ~LayerGraph() { cudaGraphExecDestroy(made_); }
+  void launch() const { cuda::check(cudaGraphLaunch(made_, stream_), "replay"); }
   void replay() const {
-    cuda::check(cudaGraphLaunch(made_, stream_), "replay");
+    launch();
     cuda::check(cudaStreamSynchronize(stream_), "replay");
   }
 
@@ -249,6 +255,55 @@ int Check::repeats(DType dtype) {
   return wrong;
 }
 
+/// Whether products that may run at the same time, and only these, have words of their own.
+bool words_are_apart(cudaStream_t one, cudaStream_t other) {
+  std::set<const void*> words{cuda::tile_word(one), cuda::tile_word(other), cuda::tile_word(one)};
+  const bool by_stream = words.size() == 2;
+  cudaGraph_t graph = nullptr;
+  cuda::check(cudaStreamBeginCapture(one, cudaStreamCaptureModeThreadLocal), "capture");
+  words.insert(cuda::tile_word(one));
+  words.insert(cuda::tile_word(one));
+  cuda::check(cudaStreamEndCapture(one, &graph), "capture");
+  cuda::check(cudaGraphDestroy(graph), "graph");
+  return by_stream && words.size() == 4 && !words.contains(nullptr);
+}
+
+/// Two layers at a time, each on its own stream: called, then replayed.
+int Check::beside(DType dtype) {
+  int wrong = 0;
+  cudaStream_t other = nullptr;
+  cuda::check(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "a stream");
+  wrong += words_are_apart(stream_, other) ? 0 : 1;
+  const auto has_trouble = [&](const Layer& a, const Layer& b) {
+    cuda::check(cudaStreamSynchronize(stream_), "one of two layers");
+    cuda::check(cudaStreamSynchronize(other), "one of two layers");
+    return !a.trouble().empty() || !b.trouble().empty();
+  };
+  for (int i = 0; i < o_.graphs; ++i) {
+    LayerShape s = draw(dtype);
+    s.map = {o_.small ? 60 : 400, 4, 16, 0, 16};
+    Layer first(s, rng_());
+    Layer second(s, rng_());
+    for (Layer* const layer : {&first, &second}) {
+      layer->route(router_.draw(s.map, Routing::zipf));
+      layer->poison_results();
+    }
+    first.run(stream_);
+    second.run(other);
+    wrong += has_trouble(first, second) ? 1 : 0;
+    const LayerGraph of_first(first, stream_);
+    const LayerGraph of_second(second, other);
+    first.poison_results();
+    second.poison_results();
+    of_first.launch();
+    of_second.launch();
+    wrong += has_trouble(first, second) ? 1 : 0;
+  }
+  cudaStreamDestroy(other);
+  note("beside", dtype, 2 * o_.graphs, wrong);
+  return wrong;
+}
+
 /// Many replays whose routing changes; each result is that of an eager call.
 int Check::calls(DType dtype) {
   LayerShape s = draw(dtype);
@@ -285,7 +340,7 @@ int Check::all() {
     if (std::find(o_.dtypes.begin(), o_.dtypes.end(), name_of(dtype)) == o_.dtypes.end()) continue;
     wrong += shapes(dtype);
     if (o_.drop) continue;
-    wrong += graphs(dtype) + repeats(dtype) + calls(dtype);
+    wrong += graphs(dtype) + repeats(dtype) + beside(dtype) + calls(dtype);
   }
   if (!o_.json.empty()) {
     std::ofstream file(o_.json, std::ios::app);

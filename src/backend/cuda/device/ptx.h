@@ -40,6 +40,16 @@ TILELACE_DEVICE void barrier_arrive_at(Shared b, int cta) {
       "r"(cta)
       : "memory");
 }
+/// Sends a word to the same place in another CTA of the cluster (or in this one), where its bytes
+/// count at the same barrier. Only for kernels that are launched with clusters.
+TILELACE_DEVICE void send_word(Shared to, Shared barrier, int cta, int word) {
+  asm volatile(
+      "{\n.reg .b32 t, b;\nmapa.shared::cluster.u32 t, %0, %2;\n"
+      "mapa.shared::cluster.u32 b, %1, %2;\n"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [t], %3, [b];\n}" ::"r"(to),
+      "r"(barrier), "r"(cta), "r"(word)
+      : "memory");
+}
 /// Whether the phase has ended. Does not wait.
 TILELACE_DEVICE bool barrier_test(Shared b, int parity) {
   std::uint32_t done;

@@ -32,6 +32,7 @@ struct GroupedParams {
   const float* scale;           ///< null: rows are not scaled
   const void* bias;             ///< null: no bias
   void* out;
+  std::uint32_t* word;  ///< by which tiles are dealt: 0 before and after; null: dealt in turns
   int experts;
   int n;             ///< columns of the result
   int steps;         ///< number of steps along k, 64 elements each

@@ -9,6 +9,7 @@
 #include "backend/cuda/moe/grouped_kernels.h"
 #include "backend/cuda/moe/moe_gpu.h"
 #include "backend/cuda/moe/moe_kernels.h"
+#include "backend/cuda/moe/tile_words.h"
 #include "core/check.h"
 
 namespace tilelace::cuda {
@@ -80,7 +81,7 @@ plan::GroupedProduct product_of(const GroupedGemm& g) {
   return {g.rows, g.n, g.k, g.experts, g.gating != Gating::one, g.dtype};
 }
 
-GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling) {
+GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling, std::uint32_t* word) {
   GroupedParams p{};
   p.n = static_cast<int>(product_of(g).out_n());
   fill_weight(p, g, plan::shape_of(tiling).weight_rows / 2);
@@ -91,6 +92,7 @@ GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling) {
   p.scale = g.scale;
   p.bias = g.bias;
   p.out = g.out;
+  p.word = word;
   p.experts = g.experts;
   p.steps = static_cast<int>((g.k + 63) / 64);
   p.activation = g.activation;
@@ -112,7 +114,7 @@ void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t strea
   check_call(g);
   const GroupedEntry entry = entry_of(g, tiling);
   if (g.rows == 0) return;
-  const GroupedParams params = params_of(g, tiling);
+  const GroupedParams params = params_of(g, tiling, tile_word(stream));
   const int cluster = plan::shape_of(tiling).cluster;
   std::array<cudaLaunchAttribute, 2> attributes{};
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;

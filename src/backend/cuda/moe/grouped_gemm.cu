@@ -26,6 +26,10 @@ TILELACE_DEVICE void start(const GroupedParams& p, typename K::Shared& shared) {
       ptx::barrier_init(K::at(&shared.listed[i]), 1);
       ptx::barrier_init(K::at(&shared.done[i]), K::kReaders);
     }
+    for (int i = 0; i < kDealt; ++i) {
+      ptx::barrier_init(K::at(&shared.given[i]), 1);
+      ptx::barrier_init(K::at(&shared.taken[i]), K::kCluster * kDealReaders);
+    }
     ptx::barrier_init_fence();
   }
   ptx::launch_dependents();
@@ -50,6 +54,7 @@ __global__ void __launch_bounds__(kGroupedThreads, 1)
     const int lane = static_cast<int>(threadIdx.x) & 31;
     if (warp == 0) GroupedLoad<K>(p, shared, lane).run();
     if (warp == 1) GroupedList<K>(p, shared, lane).run();
+    if (warp == 2 && lane == 0 && K::cluster_rank() == 0) GroupedDeal<K>(p, shared).run();
   } else {
     ptx::registers_more<232>();
     GroupedMath<K>(p, shared, warpgroup - 1).run();

@@ -2,7 +2,7 @@
 // Two warps of the grouped product. One warp loads operands into the ring in shared memory; the
 // other warp describes tiles for the warpgroups that multiply.
 #pragma once
-#include "backend/cuda/moe/grouped_shared.h"
+#include "backend/cuda/moe/grouped_deal.h"
 
 namespace tilelace::cuda {
 
@@ -12,10 +12,14 @@ class GroupedLoad {
 
  public:
   TILELACE_DEVICE GroupedLoad(const GroupedParams& p, Shared& shared, int lane)
-      : p_(p), shared_(shared), finder_(p, shared.before, lane), rank_(K::cluster_rank()) {}
+      : p_(p),
+        shared_(shared),
+        finder_(p, shared.before, lane),
+        dealt_(p, shared, lane, false),
+        rank_(K::cluster_rank()) {}
 
   TILELACE_DEVICE void run() {
-    for (int tile = K::worker(); finder_.has(tile); tile += K::workers()) load(finder_.find(tile));
+    for (int tile = 0; dealt_.next(tile);) load(finder_.find(tile));
     // This CTA must not exit while others of the cluster may still signal this CTA's barriers.
     if constexpr (K::kCluster > 1)
       for (int i = 0; i < K::kStages; ++i) {
@@ -79,6 +83,7 @@ class GroupedLoad {
   const GroupedParams& p_;
   Shared& shared_;
   TileFinder finder_;
+  DealtTiles<K> dealt_;
   int rank_;
   typename K::Ring ring_;
 };
@@ -91,11 +96,15 @@ class GroupedList {
 
  public:
   TILELACE_DEVICE GroupedList(const GroupedParams& p, Shared& shared, int lane)
-      : p_(p), shared_(shared), finder_(p, shared.before, lane), lane_(lane) {}
+      : p_(p),
+        shared_(shared),
+        finder_(p, shared.before, lane),
+        dealt_(p, shared, lane, true),
+        lane_(lane) {}
 
   TILELACE_DEVICE void run() {
     int i = 0;
-    for (int tile = K::worker(); finder_.has(tile); tile += K::workers(), ++i) {
+    for (int tile = 0; dealt_.next(tile); ++i) {
       const GroupedTile found = finder_.find(tile);
       const int column = (found.cell.column * K::kCluster + K::cluster_rank()) * K::kColumns;
       Slot& slot = free_slot(i);
@@ -159,6 +168,7 @@ class GroupedList {
   const GroupedParams& p_;
   Shared& shared_;
   TileFinder finder_;
+  DealtTiles<K> dealt_;
   int lane_;
 };
 

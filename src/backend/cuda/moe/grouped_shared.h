@@ -10,6 +10,8 @@
 namespace tilelace::cuda {
 
 constexpr int kGroupedSlots = 4;  ///< the most tiles listed before they are multiplied
+constexpr int kDealt = 2;         ///< the most tiles dealt to a cluster before they are loaded
+constexpr int kDealReaders = 2;   ///< warps of a CTA that read what is dealt
 
 /// The kernel of a tile shape and element type. If gated, a gate and an up column give one result.
 template <class E, bool kIsGated, int kShape>
@@ -45,7 +47,9 @@ struct GroupedKernel {
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
-    int before[kMostMoeExperts + 1];  ///< [e]: number of tiles of all experts before e
+    std::uint64_t given[kDealt], taken[kDealt];  ///< `taken`: in the cluster's first CTA
+    int tile[kDealt];                            ///< dealt to the cluster
+    int before[kMostMoeExperts + 1];             ///< [e]: number of tiles of all experts before e
   };
   static_assert(sizeof(Shared) <= 232448);
   using Ring = cuda::Ring<kStages>;
@@ -71,7 +75,6 @@ class TileFinder {
   TILELACE_DEVICE TileFinder(const GroupedParams& p, const int* before, int lane)
       : p_(p), before_(before), lane_(lane) {}
 
-  [[nodiscard]] TILELACE_DEVICE bool has(int tile) const { return tile < before_[p_.experts]; }
   TILELACE_DEVICE GroupedTile find(int tile) {
     for (bool on = true; on;) {
       const int next = expert_ + 1 + lane_;

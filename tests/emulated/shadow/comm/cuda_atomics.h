@@ -38,6 +38,9 @@ struct EmulatedAtomics {
 using CudaAtomics = EmulatedAtomics<true>;
 
 struct CudaDeviceAtomics : EmulatedAtomics<false> {
+  static std::uint32_t next(std::uint32_t* word, std::uint32_t last) {
+    return emulated::next(word, last);
+  }
   static std::uint32_t add(std::uint32_t* word, std::uint32_t value) {
     return emulated::add(word, value);
   }

@@ -30,6 +30,9 @@ inline void barrier_arrive(Shared b) { Machine::get().arrive(emulated::own_cta()
 inline void barrier_arrive_at(Shared b, int cta) {
   Machine::get().arrive(emulated::peer_cta(cta), b, 1, 0);
 }
+inline void send_word(Shared to, Shared barrier, int cta, int word) {
+  emulated::send_word(to, barrier, cta, word);
+}
 inline bool barrier_test(Shared b, int parity) { return emulated::test_barrier(b, parity); }
 inline bool barrier_try(Shared b, int parity) { return barrier_test(b, parity); }
 inline void barrier_wait(Shared b, int parity) {
