@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "backend/cuda/base/capture_of.h"
@@ -15,52 +16,48 @@ namespace {
 constexpr int kTileWords = 1 << 16;
 __device__ std::uint32_t words[kTileWords];
 
-/// Which words are taken, on all devices.
-class Taken {
+/// Gives out the words. A number is given once, on whatever device.
+class TileWords {
  public:
-  /// The number of a word that nobody had, or -1.
-  int fresh() {
+  /// A word of the current device that nobody had; null if none is left.
+  std::uint32_t* fresh() {
     const std::lock_guard lock(mutex_);
     return next();
   }
-  /// The same number at each call with this key; -1 if there was none left at the first.
-  int of(int device, unsigned long long stream) {
+  /// The same word at each call with this key, which is of the current device.
+  std::uint32_t* of(int device, unsigned long long stream) {
     const std::lock_guard lock(mutex_);
-    const auto [at, is_new] = of_stream_.try_emplace({device, stream}, -1);
-    if (is_new) at->second = next();
-    return at->second;
+    const auto found = of_stream_.find({device, stream});
+    if (found != of_stream_.end()) return found->second;
+    return of_stream_[{device, stream}] = next();
   }
 
  private:
-  int next() {
-    if (taken_ < kTileWords) return taken_++;
-    say_once(
-        "grouped_gemm: more than 65536 calls were captured; further ones take their tiles in "
-        "turns, which may read more memory");
-    return -1;
+  std::uint32_t* next() {
+    if (taken_ == kTileWords) {
+      say_once("grouped_gemm: all " + std::to_string(kTileWords) +
+               " words for streams and captured calls are taken; more calls take their tiles in "
+               "turns, which may read more memory");
+      return nullptr;
+    }
+    void* first = nullptr;
+    check(cudaGetSymbolAddress(&first, static_cast<const void*>(words)), "the words of tiles");
+    return static_cast<std::uint32_t*>(first) + taken_++;
   }
 
   std::mutex mutex_;
-  std::map<std::pair<int, unsigned long long>, int> of_stream_;
+  std::map<std::pair<int, unsigned long long>, std::uint32_t*> of_stream_;
   int taken_ = 0;
 };
 
 }  // namespace
 
 std::uint32_t* tile_word(cudaStream_t stream) {
-  static Taken taken;
-  int at = -1;
-  if (capture_of(stream) != 0) {
-    at = taken.fresh();
-  } else {
-    unsigned long long id = 0;
-    check(cudaStreamGetId(stream, &id), "the id of a stream");
-    at = taken.of(current_device(), id);
-  }
-  if (at < 0) return nullptr;
-  void* first = nullptr;
-  check(cudaGetSymbolAddress(&first, static_cast<const void*>(words)), "the words of tiles");
-  return static_cast<std::uint32_t*>(first) + at;
+  static TileWords all;
+  if (capture_of(stream) != 0) return all.fresh();
+  unsigned long long id = 0;
+  check(cudaStreamGetId(stream, &id), "the id of a stream");
+  return all.of(current_device(), id);
 }
 
 }  // namespace tilelace::cuda
