@@ -55,7 +55,7 @@ OWN = [
     ("op", "src/schedule/gather_order.h", ("ag_gemm",), "its order of tiles"),
     ("op", "src/schedule/push_order.h", ("ag_gemm",), "its order of rows sent"),
     ("op", "src/schedule/gemm_reduce*", SUMS, "their schedule"),
-    ("op", "src/plan/ways/ag_gemm_way.*", ("ag_gemm",), "its plans"),
+    ("op", "src/plan/ways/ag_gemm_*", ("ag_gemm",), "its plans"),
     ("op", "src/plan/gpu/ag_gemm_planner.cc", ("ag_gemm",), "its plans"),
     ("op", "src/plan/gpu/gemm_rs_planner.cc", ALL, "its plans"),
     ("op", "src/plan/gpu/gemm_ar_planner.cc", ("gemm_ar",), "its plans"),

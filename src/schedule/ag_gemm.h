@@ -177,14 +177,6 @@ TILELACE_ROLE void run_sends(const AgGemm& s, int worker, Verbs& v) {
   }
 }
 
-/// Worker w's share of copying the own shard into the own slot.
-template <class Verbs>
-TILELACE_ROLE void run_stage(const AgGemm& s, int worker, Verbs& v) {
-  const Chunks chunks = s.chunks(s.rank);
-  for (Index c = worker; c < chunks.count(); c += s.workers)
-    v.stage(GatherTransfer{s.rank, s.rank, c, chunks.rows(c)});
-}
-
 /// Second part of role `compute`, if !s.walked(): computes every s.workers-th tile. Products may
 /// begin before the peers' headers arrive, but results are written only after their arrival.
 template <class Verbs>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sends that a GEMM kernel makes in an ag_gemm with transport `store`: the sends of run_sends
-// and run_stage (ag_gemm.h). A piece is one chunk of the own shard, sent to one rank.
+// The sends that a GEMM kernel makes in an ag_gemm with transport `store`: those of run_sends
+// (ag_gemm.h) and, in a whole order, own rows to the own slot. A piece is one chunk of the own
+// shard, sent to one rank.
 #pragma once
 #include "schedule/index.h"
 

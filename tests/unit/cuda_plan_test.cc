@@ -7,6 +7,7 @@
 
 #include "cuda_plans.h"
 #include "plan/gpu/gpu_plan.h"
+#include "plan/ways/gather_exchange.h"
 #include "plan/words/agreement.h"
 
 namespace tilelace::plan {
@@ -41,7 +42,8 @@ TEST(CudaPlan, NamesTheKernelAndSaysWhy) {
   EXPECT_NE(plan.reason.find("fastest of "), std::string::npos) << plan.reason;
   EXPECT_NE(plan.reason.find("GEMM "), std::string::npos) << plan.reason;
   EXPECT_FALSE(plan.rejected.empty());
-  EXPECT_EQ(plan.staging_bytes, 4 * 8192 + 4096 * 8192 * 2);
+  EXPECT_EQ(plan.staging_bytes,
+            4 * 8192 + 4096 * 8192 * 2 + gathering_line_bytes(gather_problem(4096)));
 }
 
 TEST(CudaPlan, IsTheFastestCandidateOfTheKernels) {
@@ -367,7 +369,7 @@ TEST(CudaPlan, ErrorsOfOptions) {
   o.transport = Transport::pull;
   o.straddle = true;
   EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
-  o = {};
+  o = path(Path::fused);
   o.transport = Transport::store;  // idle warps do not send so many rows
   EXPECT_NE(error_of(p, o).find("no plan on GPUs has"), std::string::npos);
   o = {};

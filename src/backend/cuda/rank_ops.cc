@@ -3,7 +3,6 @@
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/collectives/exchange.h"
-#include "backend/cuda/gather/gather_push.h"
 #include "backend/cuda/gather/gather_rows.h"
 #include "backend/cuda/reduce/hand_rows.h"
 #include "backend/cuda/reduce/reduce_rows.h"
@@ -29,8 +28,8 @@ bool is_direct(const plan::KeptPartialsWay& way, const ReachableTensor& out) {
 
 void load_kernels(int architecture) {
   load_gemm_kernels(architecture);
-  for (const cudaError_t status : {load_gather_push(), load_gather_rows(), load_sum_rows(),
-                                   load_hand_rows(), load_chunks(), load_lines()})
+  for (const cudaError_t status : {load_gather_rows(), load_sum_rows(), load_hand_rows(),
+                                   load_chunks(), load_lines(), load_direct()})
     check(status, "loading kernels");
 }
 

@@ -11,6 +11,7 @@
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/planners.h"
 #include "plan/gpu/way_choice.h"
+#include "plan/ways/gather_exchange.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -35,9 +36,11 @@ bool wanted(const AgGemmWay& c, const PlanOptions& o) {
          o.straddle.value_or(c.whole) == c.whole && plan::wanted(c.gemm.tile, o);
 }
 
-/// Whether there is also a plan with the rows first and the product behind them. Not where own
+/// Whether there is also a plan with these copies first and the product behind them. Not where own
 /// tiles share k-steps until rows are there.
-bool has_unfused(const AgGemmWay& c) { return c.path == Path::fused && !c.shares_by_shard(); }
+bool has_unfused(const AgGemmWay& c) {
+  return c.path == Path::fused && !c.shares_by_shard() && !row_of(c.transport).by_workers();
+}
 
 /// One after the other, made of the same parts: the rows travel in one piece.
 AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine& machine) {
@@ -45,9 +48,8 @@ AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine
   AgGemmWay plan = fused;
   plan.path = Path::unfused;
   plan.joins.clear();
-  const bool engine = !row_of(plan.transport).by_workers();
   plan.predicted_us = gather_us(p, plan.transport, plan.route, h) + products_us(p, plan, machine) +
-                      h.call_us + (engine ? h.copy_us : h.call_us);
+                      h.call_us + h.copy_us;
   return plan;
 }
 
@@ -67,8 +69,11 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   // asked for.
   const bool pulls = row_of(o.transport).pulls;
   const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
+  const auto asked = [&](const AgGemmWay& c) {
+    return is_exchanged(c) ? o.path == Path::unfused : pulls;
+  };
   std::erase_if(overlapped, [&](const AgGemmWay& c) {
-    return (!pulls && !is_taken_unasked(c)) || (c.relays() && !relays);
+    return (!is_taken_unasked(c) && !asked(c)) || (c.relays() && !relays);
   });
   for (const AgGemmWay& c : overlapped) {
     Index& chunk = coarsest[way_of(c)];
@@ -76,6 +81,7 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   }
   for (const AgGemmWay& c : overlapped) {
     if (!wanted(c, o)) continue;
+    if (is_exchanged(c) && o.chunk_rows.value_or(c.chunk_rows) != c.chunk_rows) continue;
     if (o.path.value_or(c.path) == c.path) all.push_back(c);
     if (o.path.value_or(Path::unfused) == Path::unfused && has_unfused(c) &&
         c.chunk_rows == coarsest[way_of(c)])
@@ -84,8 +90,9 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   require(
       !all.empty(),
       "{}: no plan on GPUs has transport {}, straddle {}, tile {}x{} (0: any): use push, pull "
-      "or nccl with straddle 0; or store with up to 1024 rows, or up to 2048 with path fused and "
-      "straddle 0 (not path medium); and a compiled tile (docs/plans.md)",
+      "or nccl with straddle 0; or store with path unfused, straddle 1 and no chunk_rows, or with "
+      "path fused and up to 1024 rows, or up to 2048 with straddle 0; and a compiled tile "
+      "(docs/plans.md)",
       name_of(p.op), o.transport ? name_of(*o.transport) : "any",
       o.straddle ? (*o.straddle ? "1" : "0") : "any", o.tile_m.value_or(0), o.tile_n.value_or(0));
   sort_by_time(all);
@@ -98,8 +105,10 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
 std::string parts_of(const AgGemmWay& c, const Problem& p, const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
   const bool medium = c.path == Path::medium;
+  const double gather =
+      is_exchanged(c) ? gathering_us(p, c.lines, machine) : gather_us(p, c.transport, c.route, h);
   std::string text = fmt::format(" (GEMM {:.1f}{}, gather {:.1f}", products_us(p, c, machine),
-                                 medium ? " a shard" : "", gather_us(p, c.transport, c.route, h));
+                                 medium ? " a shard" : "", gather);
   if (c.path == Path::unfused) text += ", one after the other";
   if (p.outputs() > 1)
     text += fmt::format(", {} weights {}", p.n.size(),
@@ -135,8 +144,10 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
 Staging staging_of_ag_gemm(const Problem& p, int /*architecture*/, bool /*hands*/) {
   const Index row = input_row_bytes(p);
   const SlotNeeds needs{static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
-                        static_cast<std::size_t>(p.m * row)};
-  return {needs, fmt::format("flags 4*{} + gathered m {} * row {}", needs.flags, p.m, row)};
+                        static_cast<std::size_t>(p.m * row), 0,
+                        static_cast<std::size_t>(gathering_line_bytes(p))};
+  return {needs, fmt::format("flags 4*{} + gathered m {} * row {} + lines {}", needs.flags, p.m,
+                             row, needs.lines)};
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ const std::vector<std::string>& known_kinds() {
                                               "unfused push in two shots by lines",
                                               "unfused pull",
                                               "unfused store",
+                                              "unfused store by lines",
                                               "unfused push with cublas",
                                               "unfused push in one shot with cublas",
                                               "unfused push in two shots with cublas",

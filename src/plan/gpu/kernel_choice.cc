@@ -9,6 +9,7 @@
 
 #include "core/architecture.h"
 #include "plan/gpu/staging.h"
+#include "plan/ways/gather_exchange.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -57,7 +58,9 @@ struct Said {
   bool lines = false;
   int cublas = 0;
 };
-Said said_of(const AgGemmWay& way) { return {.apart = way.apart, .joins = way.joins}; }
+Said said_of(const AgGemmWay& way) {
+  return {.apart = way.apart, .joins = way.joins, .lines = way.lines};
+}
 Said said_of(const GemmRsWay& way) { return {.apart = way.apart}; }
 Said said_of(const GemmArWay& way) { return {.lag = way.lag, .by_columns = way.by_columns}; }
 Said said_of(const KeptPartialsWay& way) { return {.shots = way.by_switch ? 0 : way.shots}; }
@@ -116,7 +119,7 @@ bool multiply_alike(const KernelWay& a, const KernelWay& b) {
 
 bool is_taken_unasked(const KernelWay& way) {
   const auto* const gather = std::get_if<AgGemmWay>(&way);
-  if (gather != nullptr) return !row_of(gather->transport).pulls;
+  if (gather != nullptr) return !row_of(gather->transport).pulls && !is_exchanged(*gather);
   return !std::holds_alternative<HandedPartialsWay>(way);
 }
 

@@ -40,7 +40,8 @@ int cublas_of(const KernelWay&);
 bool multiply_alike(const KernelWay&, const KernelWay&);
 
 /// Whether the planner may choose this candidate if no option asks for it. It may not choose an
-/// ag_gemm that pulls rows (never fastest) or a HandedPartialsWay (its sums may have other bits).
+/// ag_gemm that pulls rows (never fastest) or that an exchange precedes (not yet timed), or a
+/// HandedPartialsWay (its sums may have other bits).
 bool is_taken_unasked(const KernelWay&);
 
 /// The plan's candidate if it has this type; else null.

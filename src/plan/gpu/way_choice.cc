@@ -13,7 +13,7 @@ namespace tilelace::plan {
 namespace {
 
 std::string cut_of(const AgGemmWay& way) {
-  if (way.path != Path::fused) return "";
+  if (way.path != Path::fused) return way.lines ? " by lines" : "";
   return fmt::format(" {}{}", way.whole ? "whole" : "by shard",
                      way.shares_by_shard() ? " with shared steps" : "");
 }

@@ -19,7 +19,8 @@ struct AgGemmWay {
   /// place; the peers' shards follow in order of arrival.
   bool whole = false;
   /// What moves rows. `push`: copy engines of the sender; `pull`: copy engines of the receiver;
-  /// `store`: idle warps of the GEMM kernel; `nccl`: NCCL.
+  /// `store`: idle warps of the GEMM kernel (unfused: an exchange, gather_exchange.h); `nccl`:
+  /// NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag
   /// By shard: number of shards that are walked one after the other, beginning with the own shard.
@@ -34,6 +35,7 @@ struct AgGemmWay {
   /// waits only for that shard.
   Path path = Path::fused;
   RouteKind route = RouteKind::mesh;  ///< ring (push only): rows are passed from rank to rank
+  bool lines = false;  ///< an exchange's; true: flags are in the data; false: a flag per chunk
 
   /// Whether the stream of copies also contains waits for flags. Each such wait is a kernel.
   [[nodiscard]] bool relays() const { return row_of(transport).pulls || route == RouteKind::ring; }

@@ -55,11 +55,12 @@ void each_of(const GemmPlan& p, Visit visit) {
 }
 template <class Visit>
 void each_of(const AgGemmWay& p, Visit visit) {
-  const auto& [gemm, whole, transport, chunk_rows, apart, joins, predicted_us, path, route] = p;
+  const auto& [gemm, whole, transport, chunk_rows, apart, joins, predicted_us, path, route, lines] =
+      p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
   visit(whole), visit(transport), visit(chunk_rows), visit(apart), visit(path), visit(route);
-  visit(joins.size());
+  visit(lines), visit(joins.size());
   for (const int tiles : joins) visit(tiles);
 }
 template <class Visit>

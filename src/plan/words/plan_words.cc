@@ -255,7 +255,7 @@ KernelWay way_of(const Problem& p, const Heard& h) {
   const Plan& w = h.plan;
   if (row_of(p.op).gathers)
     return AgGemmWay{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
-                     h.joins, 0,          w.path,      w.route};
+                     h.joins, 0,          w.path,      w.route,      h.lines};
   if (row_of(w.transport).needs_multicast()) return KeptPartialsWay{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
   if (row_of(p.op).shares && fused)

@@ -58,8 +58,8 @@ struct ProductSum {
   DType dtype{};  ///< one of the kernels' element types
 };
 
-/// Enqueues a kernel that enters the call, exchanges parcels as chunks and counts the call. With
-/// Start::early the kernel overlaps the end of the previous kernel. May be captured.
+/// Enqueues a kernel that enters the call, exchanges parcels as chunks and, if `call.last`, counts
+/// the call. With Start::early the kernel overlaps the end of the previous kernel. May be captured.
 [[nodiscard]] cudaError_t enqueue_chunks(const ExchangeParams&, Start, cudaStream_t);
 /// The same, but parcels are sent as lines, in one round.
 [[nodiscard]] cudaError_t enqueue_lines(const ExchangeParams&, Start, cudaStream_t);

@@ -114,8 +114,10 @@ TILELACE_DEVICE void tell_peers(const ExchangeParams& p, std::uint32_t epoch) {
   }
 }
 
-/// Like count_call, but a grid of one CTA does not check whether its CTA is the last one.
+/// Like count_call, but does nothing if another kernel of the call counts it, and a grid of one CTA
+/// does not check whether its CTA is the last one.
 TILELACE_DEVICE void count_exchange(const CallParams& c, std::uint32_t epoch) {
+  if (!c.last) return;
   if (gridDim.x > 1) return count_call(c, epoch);
   c.counter->next[(epoch + 1) & 1U] = epoch + 1;
   c.counter->done = epoch;

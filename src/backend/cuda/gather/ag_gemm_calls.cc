@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <optional>
 
 #include "backend/cuda/base/capture_of.h"
 #include "backend/cuda/base/cuda_check.h"
@@ -13,6 +14,7 @@
 #include "core/env.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
+#include "plan/ways/gather_exchange.h"
 #include "schedule/make_gather_order.h"
 #include "tilelace/transport_table.h"
 
@@ -44,6 +46,17 @@ Call make_call(const OpCall& op, const plan::AgGemmWay& way, const RankCalls& ca
   c.plan.gemm = calls.fit(way.gemm, way.left_free());
   c.schedule = plan::gather_schedule(op.problem, op.plan, calls.group().rank(), c.borders);
   c.schedule.deliver = false;
+  if (!c.exchanged()) return c;
+  c.exchange = plan::gathered_rows(op.problem, calls.group().rank());
+  // Of a call that only gathers, plans need not say how.
+  const auto lines = way.path == Path::unfused ? std::optional(way.lines) : std::nullopt;
+  c.exchange_plan = plan::gathering_plan(lines, c.exchange,
+                                         {.workers = calls.fit_ctas(calls.multiprocessors()),
+                                          .architecture = way.gemm.architecture,
+                                          .shared = calls.shares_device()});
+  // Ranks must agree on the exchange, too.
+  c.exchange.meaning = op.hash;
+  c.hash = plan::collective_hash(c.exchange, c.exchange_plan);
   return c;
 }
 
@@ -61,6 +74,11 @@ void require_call(const Call& c, const RankCalls& calls) {
   require(!c.plan.whole || row_of(c.plan.transport).by_workers(),
           "ag_gemm: transport: got {} for tiles that straddle shards, expected store",
           name_of(c.plan.transport));
+  const plan::GemmTile& tile = c.plan.gemm.tile;
+  require(c.copied() || c.exchanged() || plan::can_push(tile.blocks, tile.width),
+          "ag_gemm: tile {}: got transport {} with path fused, but its warps have no registers to "
+          "send rows, expected path unfused or transport push",
+          tile.name, name_of(c.plan.transport));
   require(c.plan.route == RouteKind::mesh ||
               (c.plan.route == RouteKind::ring && row_of(c.plan.transport).pushes()),
           "ag_gemm: got route {} with transport {}, expected mesh, or ring with push",
@@ -94,7 +112,7 @@ void require_places(const Call& c, const RankCalls& calls, cudaStream_t stream) 
       "ag_gemm: tile {}: got clusters of {} CTAs, expected at most 2 with transport {} over the "
       "{}, whose kernels need multiprocessors, too",
       tile.name, tile.cluster(), name_of(c.plan.transport), name_of(c.plan.route));
-  require(left == 0 || c.awaits() || !calls.shares_device() || capture_of(stream) == 0,
+  require(left == 0 || c.behind_rows() || !calls.shares_device() || capture_of(stream) == 0,
           "ag_gemm: path {} with transport {} over the {} cannot be captured with max_workers: use "
           "path unfused, or transport push or store over the mesh",
           name_of(c.plan.path), name_of(c.plan.transport), name_of(c.plan.route));
@@ -140,7 +158,7 @@ std::vector<Launch> launches_of(const Call& c) {
 /// the weight is read once.
 schedule::GatherOrder order_of(const Call& c, const Launch& launch, const schedule::GemmOrder& walk,
                                const plan::GemmTile& tile) {
-  const bool here = launch.section < 0 && (launch.rows_here || c.awaits());
+  const bool here = launch.section < 0 && (launch.rows_here || c.behind_rows());
   const bool joined = here || !c.plan.joins.empty();
   schedule::GatherJoins joins;
   if (!here)
@@ -245,10 +263,10 @@ AgGemmGatedParams params_of(const RankCalls& calls, const Call& c, const GemmKer
   const int slice = kernel.tile.swapped ? kernel.col_slice : kernel.row_slice;
   params.own = own > 0 ? rows_map({c.tensors.input.data, own, p.k}, p.dtype, slice) : params.rows;
   params.call = calls.params(c.slot, c.hash, c.problem.op);
-  params.call.first = launch.first && !c.pushed() && !c.awaits();
+  params.call.first = launch.first && !c.behind_rows();
   params.call.last = launch.last;
-  params.rows_here = launch.rows_here;
-  if (!c.copied() && launch.first && !c.pushed())
+  params.rows_here = launch.rows_here || c.exchanged();
+  if (launch.first && !c.copied() && !c.exchanged())
     params.push = schedule::make_push_order(c.schedule, c.plan.whole);
   params.input = static_cast<const std::byte*>(c.tensors.input.data);
   params.staged = calls.data_at(c.slot);
@@ -275,7 +293,6 @@ void enqueue_product(const AgGemmCalls::Impl& impl, const Call& c, cudaStream_t 
 void enqueue_await_rows(const RankCalls& calls, const Call& c, cudaStream_t stream) {
   AwaitRows await;
   await.call = calls.params(c.slot, c.hash, c.problem.op);
-  await.call.first = !c.pushed();
   await.call.last = c.alone();
   await.max_chunks = static_cast<int>(c.schedule.max_chunks());
   for (int r = 0; r < c.problem.ranks; ++r)
@@ -304,13 +321,13 @@ void AgGemmCalls::run(const OpCall& op, const plan::AgGemmWay& plan) {
   const cudaStream_t stream = op.stream();
   Call c = make_call(op, plan, impl.calls);
   require_call(c, impl.calls);
-  const bool exchanged = row_of(plan.transport).needs_nccl();
-  require(!exchanged || impl.nccl != nullptr,
+  const bool by_nccl = row_of(plan.transport).needs_nccl();
+  require(!by_nccl || impl.nccl != nullptr,
           "ag_gemm: transport nccl was not prepared: call prepare with the plan's options");
-  if (exchanged) require_captured_exchanges(stream);
+  if (by_nccl) require_captured_exchanges(stream);
   if (!c.alone()) require_places(c, impl.calls, stream);
   c.slot = impl.calls.begin_call("ag_gemm", c.problem.op, stream);
-  enqueue_sends(impl.calls, impl.engine, exchanged ? impl.nccl.get() : nullptr, c, stream);
+  enqueue_sends(impl.calls, impl.engine, by_nccl ? impl.nccl.get() : nullptr, c, stream);
   if (c.awaits()) enqueue_await_rows(impl.calls, c, stream);
   if (!c.alone()) enqueue_product(impl, c, stream);
   if (op.tensors.gathered) enqueue_gathered(impl.calls, c, stream);

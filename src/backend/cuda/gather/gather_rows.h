@@ -7,7 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cuda/gather/gather_push.h"
+#include "backend/cuda/device/call_params.h"
+#include "schedule/rows.h"
 
 namespace tilelace::cuda {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "backend/cuda/base/cuda_check.h"
-#include "backend/cuda/base/trace.h"
+#include "backend/cuda/collectives/exchange_call.h"
 #include "backend/cuda/gather/gather_call.h"
-#include "backend/cuda/gather/gather_push.h"
+#include "backend/cuda/gather/gather_rows.h"
 #include "backend/cuda/rank/await_flag.h"
 
 namespace tilelace::cuda {
@@ -71,18 +71,22 @@ void enqueue_exchanges(const RankCalls& calls, CopyEngine& engine, NcclRows& ncc
   }
 }
 
-void enqueue_pushes(const RankCalls& calls, const GatherCall& c, cudaStream_t stream) {
-  GatherPush push;
-  push.schedule = c.schedule;
-  push.schedule.workers = static_cast<int>(c.schedule.chunks(c.schedule.rank).count());
-  for (int r = 0; r <= c.problem.ranks; ++r) push.borders[r] = c.schedule.split.begin(r);
-  push.stage = c.plan.whole;
-  push.call = calls.params(c.slot, c.hash, c.problem.op);
-  push.rows = calls.data_at(c.slot);
-  push.row_bytes = c.row_bytes();
-  push.input = static_cast<const std::byte*>(c.tensors.input.data);
-  TILELACE_TRACE_TO(push, "push");
-  check(enqueue_push(push, calls.start(push.schedule.workers, true), stream), "ag_gemm: the push");
+/// All ranks have the slot's rows at the same place, so none need staging.
+void enqueue_exchange(const RankCalls& calls, const GatherCall& c, cudaStream_t stream) {
+  const CallName name("ag_gemm", c.problem.op);
+  const bool lines = c.exchange_plan.lines;
+  const auto placed = plan::place_exchange<schedule::kMaxGpuRanks>(c.exchange, c.exchange_plan, 0);
+  calls.require_room(name.text, slot_needs_of(placed.schedule, lines));
+  std::byte* const rows = calls.memory().local() + calls.data_at(c.slot);
+  ExchangeParams p = exchange_params(c.exchange, placed, c.tensors.input.data, rows);
+  set_hash(p, c.hash);
+  place_in_slot(p, calls, c.slot, lines, 0, name);
+  p.call.last = c.alone();
+  const std::ptrdiff_t own = p.takes[c.exchange.rank].data - calls.memory().local();
+  for (int q = 0; q < c.problem.ranks; ++q) p.results[q] = p.call.memory_at(q) + own;
+  const Start start = calls.start(exchange_ctas(c.exchange_plan), true);
+  check(lines ? enqueue_lines(p, start, stream) : enqueue_direct(p, start, stream),
+        "ag_gemm: the gather of rows");
 }
 
 }  // namespace
@@ -91,7 +95,7 @@ void enqueue_sends(const RankCalls& calls, CopyEngine& engine, NcclRows* nccl, c
                    cudaStream_t stream) {
   if (nccl != nullptr) return enqueue_exchanges(calls, engine, *nccl, c, stream);
   if (c.copied()) return enqueue_copies(calls, engine, c, stream);
-  if (c.pushed()) enqueue_pushes(calls, c, stream);
+  if (c.exchanged()) enqueue_exchange(calls, c, stream);
 }
 
 }  // namespace tilelace::cuda
