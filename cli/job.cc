@@ -260,7 +260,7 @@ std::vector<plan::CudaWay> candidates_of(const Workload& work, const Job& job, s
   int number = 0;
   if (m == 0) return some;
   for (plan::CudaWay& way : plan::cuda_ways(problem, machine, work.kinds)) {
-    if (work.kinds.empty() && !plan::is_taken_unasked(way.plan.kernel->way)) continue;
+    if (work.kinds.empty() && !plan::may_be_tuned(way.plan.kernel->way)) continue;
     ++number;
     const bool more = of_kind[way.kind]++ < std::max(1, work.candidates);
     if (plan::choice_bytes(way.plan) == plan::choice_bytes(standard))

@@ -115,7 +115,7 @@ std::vector<TuneSession::Candidate> TuneSession::candidates_of(const Problem& p)
   std::map<std::string, int> of_kind;
   if (backend.has_kernel(standard, p.dtype)) all.push_back({standard});
   for (plan::CudaWay& way : plan::cuda_ways(p, machine)) {
-    if (!plan::is_taken_unasked(way.plan.kernel->way) || !backend.has_kernel(way.plan, p.dtype))
+    if (!plan::may_be_tuned(way.plan.kernel->way) || !backend.has_kernel(way.plan, p.dtype))
       continue;
     if (plan::choice_bytes(way.plan) == plan::choice_bytes(standard))
       all.front().predicted_us = way.predicted_us;

@@ -117,10 +117,15 @@ bool multiply_alike(const KernelWay& a, const KernelWay& b) {
   return cublas == cublas_of(b) && (cublas > 0 || gemm_of(a).tile.name == gemm_of(b).tile.name);
 }
 
+bool may_be_tuned(const KernelWay& way) {
+  const auto* const gather = std::get_if<AgGemmWay>(&way);
+  if (gather != nullptr) return !row_of(gather->transport).pulls;
+  return !std::holds_alternative<HandedPartialsWay>(way);
+}
+
 bool is_taken_unasked(const KernelWay& way) {
   const auto* const gather = std::get_if<AgGemmWay>(&way);
-  if (gather != nullptr) return !row_of(gather->transport).pulls && !is_exchanged(*gather);
-  return !std::holds_alternative<HandedPartialsWay>(way);
+  return may_be_tuned(way) && (gather == nullptr || !is_exchanged(*gather));
 }
 
 std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {

@@ -39,9 +39,11 @@ int cublas_of(const KernelWay&);
 /// Whether two candidates multiply by the same kernel (the same tile or cuBLASLt algorithm).
 bool multiply_alike(const KernelWay&, const KernelWay&);
 
-/// Whether the planner may choose this candidate if no option asks for it. It may not choose an
-/// ag_gemm that pulls rows (never fastest) or that an exchange precedes (not yet timed), or a
-/// HandedPartialsWay (its sums may have other bits).
+/// Whether tuning times this candidate, and a table may choose it, if no option asks for it. Not an
+/// ag_gemm that pulls rows (never fastest), or a HandedPartialsWay (its sums may have other bits).
+bool may_be_tuned(const KernelWay&);
+/// Whether the planner may choose this candidate by its prediction alone. Not an ag_gemm that an
+/// exchange precedes either: it is faster in so few rows that only a measurement tells.
 bool is_taken_unasked(const KernelWay&);
 
 /// The plan's candidate if it has this type; else null.

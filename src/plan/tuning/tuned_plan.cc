@@ -140,7 +140,7 @@ std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const
   const std::vector<Near> near = near_rows(table, p, machine);
   if (near.empty()) return std::nullopt;
   std::vector<KernelWay> all = planner_of(p.op).every(p, machine, {});
-  std::erase_if(all, [](const KernelWay& way) { return !is_taken_unasked(way); });
+  std::erase_if(all, [](const KernelWay& way) { return !may_be_tuned(way); });
   for (const auto& [distance, from, row] : near) {
     const bool own = row->problem.m == p.m && row->problem.n == p.n && row->problem.k == p.k;
     std::optional<KernelWay> way = own ? same_as(*row, p, all) : std::nullopt;
