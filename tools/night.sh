@@ -43,7 +43,7 @@ part_sanitizers() {
     stage "$sanitizer: tests" more ctest --preset $sanitizer -j2 -LE release_only -E 'ProtocolSweep.*/[02-9]$'
   done
   stage "coverage" tools/coverage
-  tail -1 .cache/stage.log
+  tail -1 .cache/stages/coverage.log
 }
 
 part_cuda() {

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # What ./test and its night (tools/night.sh) share: stages, each with its time, and what several of them run.
-# To be sourced in the root of the tree.
+# To be sourced in the root of the tree. What a stage printed stays in .cache/stages.
 times=()
 failed=()
-mkdir -p .cache
+mkdir -p .cache/stages
 
 stage() {  # stage NAME COMMAND...: runs it, keeps its time; output only if it fails
-  local name=$1 begin=$SECONDS log=.cache/stage.log
+  local name=$1 begin=$SECONDS log=.cache/stages/${1//[ \/]/_}.log
   shift
   printf '== %-34s' "$name"
   if "$@" >"$log" 2>&1; then
