@@ -46,6 +46,11 @@ part_sanitizers() {
   tail -1 .cache/stages/coverage.log
 }
 
+# Nothing else is built with traces: the program and its kernels, of one tile.
+trace_program() {
+  cmake --preset cuda -B build/trace -DTILELACE_TRACE=ON -DTILELACE_TILES=p128 -DTILELACE_EXAMPLES=OFF &&
+    cmake --build build/trace --target gpu_op_trace
+}
 part_cuda() {
   if ! has_nvcc; then
     echo "== cuda: no nvcc here, left out"
@@ -55,6 +60,7 @@ part_cuda() {
     cli_command_test
   stage "cuda: compiled kernels" python3 tools/check_kernels.py --require build/cuda
   stage "cuda: tests that differ" cuda_tests cuda "^CliCommand\.Doctor"
+  stage "cuda: a program with traces" trace_program
 }
 
 # Problems with the night's seed, as many as the tests of the gate have, and those.

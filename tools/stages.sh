@@ -6,7 +6,7 @@ failed=()
 mkdir -p .cache/stages
 
 stage() {  # stage NAME COMMAND...: runs it, keeps its time; output only if it fails
-  local name=$1 begin=$SECONDS log=.cache/stages/${1//[ \/]/_}.log
+  local name=$1 begin=$SECONDS log=.cache/stages/${1//[^a-zA-Z0-9]/_}.log
   shift
   printf '== %-34s' "$name"
   if "$@" >"$log" 2>&1; then
@@ -70,4 +70,4 @@ python_package() {
     -C cmake.define.TILELACE_GPUS=OFF -C cmake.define.TILELACE_WERROR=ON -C cmake.define.TILELACE_TEST_SET="${test_set:-all}" \
     -C build.verbose=true
 }
-python_tests() { .cache/python/bin/python -m pytest tests/python; }
+python_tests() { .cache/python/bin/python -m pytest --durations=25 tests/python; }
