@@ -25,9 +25,9 @@ struct TuneRequest {
 
 class TuningFile {
  public:
-  /// A table for these GPUs. An existing file is continued; if it is for other GPUs or another set
-  /// of kernels, the table starts empty, and `note` says so. Errors: usage (a file that is not a
-  /// table).
+  /// A table for these GPUs. An existing file is continued, without rows of kernels that have
+  /// changed; if it is for other GPUs or of an earlier release, the table starts empty. `note` says
+  /// so. Errors: usage (a file that is not a table).
   TuningFile(std::filesystem::path file, const GpuFacts& gpus);
   TuningFile(std::filesystem::path file, const plan::TunedDevice& device);
 

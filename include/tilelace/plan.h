@@ -151,9 +151,9 @@ Machine cpu_machine(int ranks, int workers, double link_bytes_per_s = 0, double 
 Machine cuda_machine(int multiprocessors = 132);
 
 /// Reads a table of measured plans that `tilelace tune` wrote (docs/tuning.md). Local. make_plan
-/// uses the row of the problem or of a similar one. A table is valid for one kind of GPU and one
-/// set of kernels; elsewhere it is ignored. Errors: usage (no file, not a table); the text names
-/// the file and the fault.
+/// uses the row of the problem or of a similar one. A table is valid for one kind of GPU, and
+/// its rows for the kernels that they were timed with; others are ignored. Errors: usage (no file,
+/// not a table); the text names the file and the fault.
 std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 
 /// Plans a call. Local: no peer takes part, and no tensor is needed.

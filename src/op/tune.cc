@@ -177,7 +177,7 @@ void write_tuning(const TuneResult& result, const std::string& file) {
   std::error_code error;
   if (std::filesystem::exists(file, error)) {
     const std::string there = read_text("tuning", file, plan::kMostTuningBytes);
-    if (plan::TuningDraft(file, result.table->device, there).note().empty()) all.merge(file, there);
+    if (!plan::TuningDraft(file, result.table->device, there).is_anew()) all.merge(file, there);
   }
   write_text("tuning", file, all.text());
 }

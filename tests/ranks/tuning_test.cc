@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
@@ -25,9 +26,9 @@ namespace {
 
 /// A table without rows; another name of the device, another file.
 std::shared_ptr<const plan::TuningTable> table(const std::string& file, const std::string& name) {
-  return plan::tuning_of(file, R"({"schema": "tilelace.tuning/1", "kernels": ")" +
-                                   plan::kernel_set() +
-                                   R"(", "rows": [], "device": {"architecture": "sm_90a",
+  return plan::tuning_of(file, R"({"schema": "tilelace.tuning/1", "kernels": )" +
+                                   nlohmann::json(plan::kernel_set()).dump() +
+                                   R"(, "rows": [], "device": {"architecture": "sm_90a",
                              "multiprocessors": 132, "name": ")" +
                                    name + "\"}}");
 }

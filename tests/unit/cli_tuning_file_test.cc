@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file that `tilelace tune` writes: gone on with, merged, and read back by communicators.
+#include <fmt/format.h>
+#include <fmt/ostream.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 
 #include "folder.h"
@@ -88,6 +91,34 @@ TEST_F(TuningFileTest, OfOtherGpusOrKernelsItBeginsAnew) {
   std::ofstream(at("b.json")) << R"({"schema": "tilelace.tuning/1", "kernels": "1", "rows": [],
       "device": {"name": "NVIDIA H200", "architecture": "sm_90a", "multiprocessors": 132}})";
   EXPECT_NE(TuningFile(at("b.json"), two_h200s()).note().find("kernels"), std::string::npos);
+}
+
+/// The file's table, as if the kernels of this plan's tile had been others.
+std::string with_changed_kernels(const std::string& file, const Plan& plan) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::string all = text.str();
+  const std::string words = fmt::format("{}", fmt::streamed(plan));
+  const std::string tile = fmt::format("\"{}\":\"", plan::tile_in_words(words));
+  all.replace(all.find(tile) + tile.size(), 4, "xxxx");
+  return all;
+}
+
+TEST_F(TuningFileTest, RowsOfChangedKernelsAreTimedAgain) {
+  const Plan changed = plan_number(gather(256, false), 0);
+  TuningFile file(at("a.json"), two_h200s());
+  file.put(gather(256, false), changed, {21.5, 0, 12});
+  file.write();
+  const std::string text = with_changed_kernels(at("a.json").string(), changed);
+  std::ofstream(at("a.json")) << text;
+  TuningFile again(at("a.json"), two_h200s());
+  EXPECT_NE(again.note().find("1 rows are timed again"), std::string::npos) << again.note();
+  EXPECT_EQ(again.rows(), 0U);
+  TuningFile other(at("b.json"), two_h200s());
+  EXPECT_EQ(other.merge(at("a.json")), 0U);
+  other.put(gather(256, false), changed, {21.5, 0, 12});
+  other.write();
+  EXPECT_EQ(read_tuning(at("b.json").string())->rows.size(), 1U);
 }
 
 TEST_F(TuningFileTest, WhatIsNoTableIsAnErrorAndStays) {

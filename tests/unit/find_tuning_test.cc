@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "down_projection.h"
 #include "folder.h"
@@ -23,11 +24,11 @@ constexpr const char* kPlan =
 
 std::string tuned_at(double gbps, int ranks, std::int64_t m, double us) {
   return fmt::format(
-      R"({{"schema": "tilelace.tuning/1", "kernels": "{}", "device": {{"name": "a GPU", )"
+      R"({{"schema": "tilelace.tuning/1", "kernels": {}, "device": {{"name": "a GPU", )"
       R"("architecture": "sm_90a", "multiprocessors": 132{}}}, "rows": [{{"op": "gemm_rs", )"
       R"("ranks": {}, "dtype": "bf16", "m": {}, "n": [8192], "k": 14336, "us": {}, "plan": "{}"}}]}})",
-      kernel_set(), gbps > 0 ? fmt::format(R"(, "memory_gbps": {})", gbps) : "", ranks, m, us,
-      kPlan);
+      nlohmann::json(kernel_set()).dump(),
+      gbps > 0 ? fmt::format(R"(, "memory_gbps": {})", gbps) : "", ranks, m, us, kPlan);
 }
 
 Machine with_memory(double gbps) {

@@ -101,6 +101,9 @@ std::vector<Damage> damages() {
       {"schema null", [](json& a) { a["schema"] = nullptr; }, "schema: got null"},
       {"no kernels", [](json& a) { a.erase("kernels"); }, "kernels is missing"},
       {"kernels a list", [](json& a) { a["kernels"] = json::array(); }, "kernels: got array"},
+      {"kernels a number", [](json& a) { a["kernels"] = 7; }, "kernels: got number"},
+      {"a tile's kernels a number", [](json& a) { a["kernels"]["c128"] = 7; }, "c128: got number"},
+      {"no tile's kernels", [](json& a) { a["kernels"] = json::object(); }, "row 0: plan: tile "},
       {"no device", [](json& a) { a.erase("device"); }, "device is missing"},
       {"device a text", [](json& a) { a["device"] = "H200"; }, "expected an object"},
       {"device without name", [](json& a) { a["device"].erase("name"); }, "name is missing"},
@@ -189,7 +192,7 @@ TEST(TuningTable, FilesThatCannotBeReadAreErrors) {
   EXPECT_EQ(read_tuning(file)->rows.size(), 2U);
 }
 
-TEST(TuningTable, OfAnotherSetOfKernelsItIsLeftOutWithANote) {
+TEST(TuningTable, OfAnEarlierReleaseItIsLeftOutWithANote) {
   json other = table();
   other["kernels"] = "0123";
   other["rows"][0]["plan"] = "words of another time";
@@ -197,6 +200,41 @@ TEST(TuningTable, OfAnotherSetOfKernelsItIsLeftOutWithANote) {
   EXPECT_TRUE(left->rows.empty());
   ASSERT_EQ(left->notes.size(), 1U);
   EXPECT_NE(left->notes[0].find("0123"), std::string::npos);
+}
+
+/// The tile that a row's plan names.
+std::string tile_of_row(const json& row) {
+  const std::string plan = row["plan"];
+  const auto at = plan.find("; ") + 2;
+  return plan.substr(at, plan.find(' ', at) - at);
+}
+
+TEST(TuningTable, ATileThatChangedTakesItsRowsAlone) {
+  json other = table();
+  const std::string first = tile_of_row(other["rows"][0]);
+  for (std::size_t i = 0; tile_of_row(other["rows"][1]) == first; ++i)
+    other["rows"][1] = row_of_plan(down(4096), prediction(down(4096), i).plan, 1446.0);
+  other["kernels"][first] = "0123";
+  const auto left = read(other);
+  ASSERT_EQ(left->rows.size(), 1U);
+  EXPECT_EQ(left->rows[0].problem.m, 4096);
+  ASSERT_EQ(left->notes.size(), 1U);
+  EXPECT_NE(left->notes[0].find("1 rows left out"), std::string::npos) << left->notes[0];
+  EXPECT_NE(left->notes[0].find(first), std::string::npos);
+}
+
+TEST(TuningTable, TilesThatComeAndGoLeaveOtherRowsAlone) {
+  json other = table();
+  other["kernels"]["x999"] = "0123";  // this build has none of that name
+  for (const auto& [tile, digest] : kernel_set())
+    if (tile != tile_of_row(other["rows"][0]) && tile != tile_of_row(other["rows"][1]))
+      other["kernels"].erase(tile);
+  const auto all = read(other);
+  EXPECT_EQ(all->rows.size(), 2U);
+  EXPECT_TRUE(all->notes.empty());
+  other["rows"][0]["plan"] = "gemm_rs in words of a later time; x999 workers 1";
+  EXPECT_EQ(read(other)->rows.size(), 1U);
+  EXPECT_EQ(read(other)->notes.size(), 1U);
 }
 
 TEST(TuningTable, OfAnUnknownArchitectureOrOpItSaysSo) {

@@ -66,11 +66,27 @@ ordered_json json_of(const TunedDevice& d) {
 /// Empty: rows of the one say something of the other.
 std::string difference(const TuningTable& theirs, const ordered_json& their_json,
                        const ordered_json& ours) {
-  if (their_json.at("kernels") != ours.at("kernels")) return "another set of kernels";
+  if (!their_json.at("kernels").is_object()) return "kernels of an earlier release";
   for (const char* fact : {"architecture", "multiprocessors", "name"})
     if (their_json.at("device").at(fact) != ours.at("device").at(fact)) return "other GPUs";
   const double rate = ours.at("device").value("memory_gbps", 0.0);
   return same_memory(theirs.device.memory_gbps, rate) ? "" : "GPUs with other memory";
+}
+
+/// Takes rows out whose tile is another one in `kernels`, and returns how many; what is left of the
+/// table agrees with them.
+std::size_t leave_out_changed(ordered_json& table, const ordered_json& kernels) {
+  const auto& theirs = table.at("kernels");
+  const auto changed = [&](const ordered_json& row) {
+    const auto plan = row.find("plan");  // rows of unknown ops were not looked at
+    if (plan == row.end() || !plan->is_string()) return false;
+    const std::string tile(tile_in_words(plan->get_ref<const std::string&>()));
+    return kernels.contains(tile) && theirs.value(tile, "") != kernels.at(tile);
+  };
+  auto& rows = table.at("rows").get_ref<ordered_json::array_t&>();
+  const auto left = std::erase_if(rows, changed);
+  table["kernels"].update(kernels);
+  return left;
 }
 
 std::string utc_now() {
@@ -111,9 +127,12 @@ TuningDraft::TuningDraft(std::string file, const TunedDevice& device, const std:
   const std::string differs = difference(*checked, there, all);
   if (!differs.empty()) {
     note_ = fmt::format("{} is for {}: begun anew", file_, differs);
+    anew_ = true;
     return;
   }
   if (device.memory_gbps > 0) there["device"] = all["device"];
+  if (const std::size_t left = leave_out_changed(there, all["kernels"]); left > 0)
+    note_ = fmt::format("{}: {} rows are timed again: kernels have changed since", file_, left);
   all = std::move(there);
 }
 TuningDraft::TuningDraft(TuningDraft&&) noexcept = default;
@@ -143,10 +162,12 @@ void TuningDraft::put(const GroupedProduct& p, GroupedTiling tiling, const Tuned
 
 std::size_t TuningDraft::merge(const std::string& other, const std::string& bytes) {
   const auto checked = tuning_of(other, bytes);
-  const ordered_json theirs = ordered_json::parse(bytes);
+  ordered_json theirs = ordered_json::parse(bytes);
   const std::string differs = difference(*checked, theirs, table_->all);
   require(differs.empty(), "tuning: {}: the table is for {}, so it cannot be merged into {}", other,
           differs, file_);
+  leave_out_changed(theirs, table_->all.at("kernels"));
+  table_->all["kernels"] = theirs.at("kernels");
   ordered_json& rows = table_->all.at("rows");
   const std::size_t before = rows.size();
   for (const ordered_json& row : theirs.at("rows"))

@@ -21,14 +21,15 @@ struct TunedTimes {
 class TuningDraft {
  public:
   /// A table for these GPUs. `bytes`: content of an existing file, whose rows the table keeps. If
-  /// that file is for other GPUs or another set of kernels, the table begins empty, and note() says
-  /// why. Errors: usage (not a table).
+  /// that file is for other GPUs or of an earlier release, the table begins empty; rows of kernels
+  /// that have changed are left out. note() says so. Errors: usage (not a table).
   TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes = "");
   TuningDraft(TuningDraft&&) noexcept;
   TuningDraft& operator=(TuningDraft&&) noexcept;
   ~TuningDraft();
 
   [[nodiscard]] const std::string& note() const { return note_; }
+  [[nodiscard]] bool is_anew() const { return anew_; }
   [[nodiscard]] std::size_t rows() const;
   [[nodiscard]] bool has(const Problem&) const;
   /// Whether the product has a row that was timed with this build's kernels.
@@ -48,6 +49,7 @@ class TuningDraft {
   std::string file_;
   std::unique_ptr<Json> table_;
   std::string note_;
+  bool anew_ = false;
 };
 
 }  // namespace tilelace::plan

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -62,8 +64,49 @@ Problem problem_of(const TableFields& row, Op op, DType dtype) {
   return p;
 }
 
-/// None: of an op or a type that this build does not know.
-std::optional<TunedRow> row_of_fields(const TableFields& row, TuningTable& table) {
+/// What a table says of the kernels that it was timed with, beside this build's.
+class KernelsOfTable {
+ public:
+  KernelsOfTable(const json& kernels, const std::string& where) : fields_(kernels, where) {
+    for (const auto& [tile, digest] : kernels.items()) {
+      const auto ours = ours_.find(tile);
+      if (fields_.text(tile.c_str()) == (ours == ours_.end() ? "" : ours->second))
+        same_.insert(tile);
+    }
+  }
+  /// Whether a plan's tile is still the one that was timed; if not, it is counted.
+  bool has(const TableFields& row, const std::string& plan) {
+    const std::string tile(tile_in_words(plan));
+    if (tile.empty()) return true;  // reading the plan says what it lacks
+    require(fields_.has(tile.c_str()), "{}: plan: tile {} is not among the file's kernels",
+            row.where(), tile);
+    if (same_.contains(tile)) return true;
+    ++left_out_[tile];
+    return false;
+  }
+  [[nodiscard]] std::string note(const std::string& file) const {
+    if (left_out_.empty()) return "";
+    std::string tiles;
+    int rows = 0;
+    for (const auto& [tile, count] : left_out_) {
+      tiles += (tiles.empty() ? "" : ", ") + tile;
+      rows += count;
+    }
+    return fmt::format(
+        "{}: {} rows left out: kernels have changed since ({}); `tilelace tune` times them again",
+        file, rows, tiles);
+  }
+
+ private:
+  TableFields fields_;
+  std::map<std::string, std::string> ours_ = kernel_set();
+  std::set<std::string> same_;
+  std::map<std::string, int> left_out_;
+};
+
+/// None: of an op or a type that this build does not know, or of kernels that have changed.
+std::optional<TunedRow> row_of_fields(const TableFields& row, KernelsOfTable& kernels,
+                                      TuningTable& table) {
   const std::string op = row.text("op"), type = row.text("dtype");
   const auto known = op_of(op);
   const auto dtype = dtype_named(type);
@@ -72,12 +115,14 @@ std::optional<TunedRow> row_of_fields(const TableFields& row, TuningTable& table
         fmt::format("{}: left out: this build does not know {} of {}", row.where(), op, type));
     return std::nullopt;
   }
+  const std::string plan = row.text("plan");
+  if (!kernels.has(row, plan)) return std::nullopt;
   TunedRow tuned;
   tuned.us = row.time("us");
   try {
     tuned.problem = problem_of(row, *known, *dtype);
     check_problem(tuned.problem);
-    tuned.plan = plan_of_words(tuned.problem, row.text("plan"));
+    tuned.plan = plan_of_words(tuned.problem, plan);
   } catch (const Error& e) {
     raise(ErrorKind::usage, "{}: {}", row.where(), e.what());
   }
@@ -88,7 +133,7 @@ std::optional<TunedRow> row_of_fields(const TableFields& row, TuningTable& table
   return tuned;
 }
 
-void read_rows(const json& rows, TuningTable& table) {
+void read_rows(const json& rows, KernelsOfTable kernels, TuningTable& table) {
   const auto hash = [](const Problem& p) { return hash_value(p); };
   std::unordered_set<Problem, decltype(hash)> seen;
   std::size_t number = 0;
@@ -98,13 +143,14 @@ void read_rows(const json& rows, TuningTable& table) {
       take_grouped(row, table);
       continue;
     }
-    auto tuned = row_of_fields(row, table);
+    auto tuned = row_of_fields(row, kernels, table);
     if (!tuned) continue;
     require(seen.insert(tuned->problem).second,
             "{}: got a second row for {}, expected one row per problem", row.where(),
             fmt::streamed(tuned->problem));
     table.rows.push_back(std::move(*tuned));
   }
+  if (const std::string note = kernels.note(table.file); !note.empty()) table.notes.push_back(note);
 }
 
 TunedDevice device_in(const TableFields& f) {
@@ -147,14 +193,22 @@ std::uint64_t TuningTable::digest_of_all() const {
                            : digest_of(fmt::format("{:016x}", behind->digest_of_all()), digest);
 }
 
-std::string kernel_set() {
-  std::string tiles = fmt::format("{}", kGeneration);
+std::string_view tile_in_words(std::string_view plan) {
+  const std::size_t at = plan.find("; ");
+  if (at == std::string_view::npos) return {};
+  plan.remove_prefix(at + 2);
+  return plan.substr(0, plan.find(' '));
+}
+
+std::map<std::string, std::string> kernel_set() {
+  std::map<std::string, std::string> digests;
   for (const GemmTile& t : kGemmTiles)
-    tiles += fmt::format(" {} {} {} {} {} {} {} {} {} {} {} {}{}{}{}{}{}", t.name, t.groups,
-                         t.blocks, t.width, t.stages, t.cluster_rows, t.cluster_cols, t.staging,
-                         t.pingpong, t.swapped, t.per_sm, can_gather(t), can_gate(t), can_reduce(t),
-                         can_pair(t), can_share(t), can_pull(t));
-  return fmt::format("{:016x}", digest_of(tiles));
+    digests[std::string(t.name)] = fmt::format(
+        "{:016x}",
+        digest_of(fmt::format("{} {} {} {} {} {} {} {} {} {} {}", kGeneration, t.groups, t.blocks,
+                              t.width, t.stages, t.cluster_rows, t.cluster_cols, t.staging,
+                              t.pingpong, t.swapped, t.per_sm)));
+  return digests;
 }
 
 std::string grouped_kernel_set() {
@@ -179,17 +233,17 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
   table->device = device_in(TableFields(top.at("device"), file + ": device"));
   const json& rows = top.at("rows");
   require(rows.is_array(), "{}: rows: got {}, expected a list", file, rows.type_name());
-  const std::string kernels = top.text("kernels");
-  if (kernels != kernel_set())
+  const json& kernels = top.at("kernels");
+  if (kernels.is_string())
     table->notes.push_back(fmt::format(
-        "{}: not used: it is for kernel set {}, this build has {}; `tilelace tune` makes a new one",
-        file, kernels, kernel_set()));
+        "{}: not used: its kernels are {}, of an earlier release; `tilelace tune` makes a new one",
+        file, top.text("kernels")));
   else if (!architecture_named(table->device.architecture))
     table->notes.push_back(
         fmt::format("{}: not used: it is for {}, which this build has no kernels for", file,
                     table->device.architecture));
   else if (machine == nullptr || table->fits(*machine))
-    read_rows(rows, *table);
+    read_rows(rows, KernelsOfTable(kernels, file + ": kernels"), *table);
   return table;
 }
 

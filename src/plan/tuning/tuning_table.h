@@ -4,6 +4,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,18 +71,22 @@ class TuningTable {
   [[nodiscard]] std::uint64_t digest_of_all() const;
 };
 
-/// Version of this build's set of kernels. Times of another set are not valid.
-std::string kernel_set();
+/// Version of the kernels of each of this build's tiles, by its name. Times of a tile's other
+/// version are not valid; a tile more or less changes nothing for rows of the others.
+std::map<std::string, std::string> kernel_set();
 /// Version of the kernels for products grouped by expert. Each row of such a product contains it.
 std::string grouped_kernel_set();
+
+/// The name of the tile in a plan's words; empty: they have none.
+std::string_view tile_in_words(std::string_view plan);
 
 /// The tiling that has this name, if any.
 std::optional<GroupedTiling> tiling_named(std::string_view);
 
-/// Parses a file's `bytes`; every error text begins with `file`. Rows of another set of kernels or
-/// an unknown architecture are left out, with a note. If the table does not fit `machine`, no row
-/// is read. Errors: usage (no JSON, another schema, a missing or invalid field, two rows for one
-/// problem, an invalid plan).
+/// Parses a file's `bytes`; every error text begins with `file`. Rows of kernels that have changed
+/// or of an unknown architecture are left out, with a note. If the table does not fit `machine`, no
+/// row is read. Errors: usage (no JSON, another schema, a missing or invalid field, two rows for
+/// one problem, an invalid plan).
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
                                              const Machine* machine = nullptr);
 
