@@ -68,40 +68,32 @@ Problem problem_of(const TableFields& row, Op op, DType dtype) {
 class KernelsOfTable {
  public:
   KernelsOfTable(const json& kernels, const std::string& where) : fields_(kernels, where) {
-    for (const auto& [tile, digest] : kernels.items()) {
-      const auto ours = ours_.find(tile);
-      if (fields_.text(tile.c_str()) == (ours == ours_.end() ? "" : ours->second))
-        same_.insert(tile);
-    }
+    for (const auto& tile : kernels.items()) static_cast<void>(fields_.text(tile.key().c_str()));
   }
-  /// Whether a plan's tile is still the one that was timed; if not, it is counted.
+  /// Whether a plan's tile is still the one that was timed; if not, the row is counted.
   bool has(const TableFields& row, const std::string& plan) {
     const std::string tile(tile_in_words(plan));
     if (tile.empty()) return true;  // reading the plan says what it lacks
     require(fields_.has(tile.c_str()), "{}: plan: tile {} is not among the file's kernels",
             row.where(), tile);
-    if (same_.contains(tile)) return true;
-    ++left_out_[tile];
+    const auto ours = ours_.find(tile);
+    if (ours != ours_.end() && ours->second == fields_.text(tile.c_str())) return true;
+    changed_.insert(tile);
+    ++left_out_;
     return false;
   }
   [[nodiscard]] std::string note(const std::string& file) const {
-    if (left_out_.empty()) return "";
-    std::string tiles;
-    int rows = 0;
-    for (const auto& [tile, count] : left_out_) {
-      tiles += (tiles.empty() ? "" : ", ") + tile;
-      rows += count;
-    }
+    if (left_out_ == 0) return "";
     return fmt::format(
         "{}: {} rows left out: kernels have changed since ({}); `tilelace tune` times them again",
-        file, rows, tiles);
+        file, left_out_, fmt::join(changed_, ", "));
   }
 
  private:
   TableFields fields_;
   std::map<std::string, std::string> ours_ = kernel_set();
-  std::set<std::string> same_;
-  std::map<std::string, int> left_out_;
+  std::set<std::string> changed_;
+  int left_out_ = 0;
 };
 
 /// None: of an op or a type that this build does not know, or of kernels that have changed.
