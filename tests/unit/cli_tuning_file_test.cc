@@ -13,6 +13,7 @@
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/tuning_table.h"
 #include "plan/words/agreement.h"
+#include "plan/words/plan_words.h"
 #include "tilelace/error.h"
 #include "tuning_file.h"
 

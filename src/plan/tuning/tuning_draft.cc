@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/tuning/grouped_rows.h"
+#include "plan/words/plan_words.h"
 
 namespace tilelace::plan {
 namespace {

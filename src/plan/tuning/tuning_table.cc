@@ -185,13 +185,6 @@ std::uint64_t TuningTable::digest_of_all() const {
                            : digest_of(fmt::format("{:016x}", behind->digest_of_all()), digest);
 }
 
-std::string_view tile_in_words(std::string_view plan) {
-  const std::size_t at = plan.find("; ");
-  if (at == std::string_view::npos) return {};
-  plan.remove_prefix(at + 2);
-  return plan.substr(0, plan.find(' '));
-}
-
 std::map<std::string, std::string> kernel_set() {
   std::map<std::string, std::string> digests;
   for (const GemmTile& t : kGemmTiles)

@@ -77,9 +77,6 @@ std::map<std::string, std::string> kernel_set();
 /// Version of the kernels for products grouped by expert. Each row of such a product contains it.
 std::string grouped_kernel_set();
 
-/// The name of the tile in a plan's words; empty: they have none.
-std::string_view tile_in_words(std::string_view plan);
-
 /// The tiling that has this name, if any.
 std::optional<GroupedTiling> tiling_named(std::string_view);
 

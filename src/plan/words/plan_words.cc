@@ -270,6 +270,13 @@ KernelWay way_of(const Problem& p, const Heard& h) {
 
 }  // namespace
 
+std::string_view tile_in_words(std::string_view plan) {
+  const std::size_t at = plan.find("; ");
+  if (at == std::string_view::npos) return {};
+  plan.remove_prefix(at + 2);
+  return plan.substr(0, plan.find(' '));
+}
+
 Plan plan_of_words(const Problem& p, std::string_view text) {
   if (const std::size_t at = text.find(": "); at != std::string_view::npos)
     text.remove_prefix(at + 2);

@@ -16,4 +16,7 @@ namespace tilelace::plan {
 /// a removed method).
 Plan plan_of_words(const Problem&, std::string_view text);
 
+/// The name of the tile in a plan's words; empty: they have none.
+std::string_view tile_in_words(std::string_view plan);
+
 }  // namespace tilelace::plan
