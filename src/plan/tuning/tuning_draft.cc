@@ -82,7 +82,7 @@ std::size_t leave_out_changed(ordered_json& table, const ordered_json& kernels) 
     const auto plan = row.find("plan");  // rows of unknown ops were not looked at
     if (plan == row.end() || !plan->is_string()) return false;
     const std::string tile(tile_in_words(plan->get_ref<const std::string&>()));
-    return kernels.contains(tile) && theirs.value(tile, "") != kernels.at(tile);
+    return kernels.contains(tile) && theirs.value(tile, ordered_json()) != kernels.at(tile);
   };
   auto& rows = table.at("rows").get_ref<ordered_json::array_t&>();
   const auto left = std::erase_if(rows, changed);
