@@ -340,6 +340,23 @@ TEST(TunedPlan, HalfTypesShareRows) {
   EXPECT_NE(plan.reason.find("tuned: "), std::string::npos) << plan.reason;
 }
 
+/// Of two rows of one size the one of the problem's own type, in either order.
+TEST(TunedPlan, ARowOfTheOwnTypeGoesBeforeAnothersOfTheSameSize) {
+  Problem half = down(1024);
+  half.dtype = DType::fp16;
+  for (const bool other_first : {false, true}) {
+    json rows = json::array({row_of_plan(down(1024), prediction(down(1024), 7).plan, 377.5)});
+    rows.insert(other_first ? rows.begin() : rows.end(),
+                row_of_plan(half, prediction(half, 3).plan, 366.5));
+    json all = table();
+    all["rows"] = rows;
+    const Machine machine = tuned_machine(all);
+    EXPECT_EQ(make_plan(half, machine).reason.find("tuned: the fastest measured, 366.5 us"), 0U);
+    EXPECT_EQ(make_plan(down(1024), machine).reason.find("tuned: the fastest measured, 377.5 us"),
+              0U);
+  }
+}
+
 TEST(TunedPlan, OtherRanksAndMachinesAreNotTouched) {
   Machine machine = tuned_machine(table());
   Machine plain = cuda_machine();

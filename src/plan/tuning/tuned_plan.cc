@@ -84,7 +84,8 @@ struct Near {
   const TunedRow* row;
 };
 
-/// Of a table and those behind it, the nearest first; of equally near ones, as tables stand.
+/// Of a table and those behind it, the nearest first; of equally near ones, those of the problem's
+/// type, then as tables stand.
 std::vector<Near> near_rows(const TuningTable& first, const Problem& p, const Machine& machine) {
   std::vector<Near> near;
   for (const TuningTable* table = &first; table != nullptr; table = table->behind.get()) {
@@ -94,7 +95,9 @@ std::vector<Near> near_rows(const TuningTable& first, const Problem& p, const Ma
         if (const double distance = tuning_distance(row.problem, p); distance <= kFarthestRow)
           near.push_back({distance, table, &row});
   }
-  std::ranges::stable_sort(near, {}, &Near::distance);
+  std::ranges::stable_sort(near, {}, [&](const Near& n) {
+    return std::pair(n.distance, n.row->problem.dtype != p.dtype);
+  });
   return near;
 }
 
