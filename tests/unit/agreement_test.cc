@@ -62,7 +62,7 @@ TEST(Agreement, NoTwoPlansOfAProblemHaveTheSameBytes) {
     for (const CudaWay& way : cuda_ways(p, cuda_machine())) {
       const std::string text = print_of(way.plan);
       const auto [at, fresh] = texts.emplace(call_bytes(p, way.plan), text);
-      ASSERT_TRUE(fresh || at->second == text) << text << "\n" << at->second;
+      EXPECT_TRUE(fresh) << text << "\n" << at->second;
       hashes.insert(agreement_hash(p, way.plan));
     }
     // Of 32 bits: hardly ever do two of some thousand meet.

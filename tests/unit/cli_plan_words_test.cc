@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cuda_plans.h"
 #include "plan/gpu/gpu_ways.h"
@@ -53,6 +54,24 @@ TEST(PlanWords, RecordsOfEarlierCommitsAreRead) {
     }
   }
   EXPECT_GT(read, 400);
+}
+
+/// Where tiles stand in one row, every walk is the same, and is said alike.
+TEST(PlanWords, EqualPlansHaveEqualWords) {
+  const std::string strip =
+      "ag_gemm fused mesh store tile 256x224 chunk 2 workers 66 straddle; c224 split 0 group 4096 "
+      "along n early grid 128";
+  const auto said = [&](std::int64_t m) {
+    return fmt::format("{}", fmt::streamed(plan_of_words(words_problem(Op::ag_gemm, 2, m), strip)));
+  };
+  EXPECT_NE(said(256).find("c224 split 0 group 8 early"), std::string::npos) << said(256);
+  EXPECT_NE(said(257).find("c224 split 0 group 4096 along n early"), std::string::npos);
+  for (const std::int64_t m : {128, 200, 256})
+    for (const Op op : {Op::ag_gemm, Op::gemm_rs, Op::gemm_ar}) {
+      std::set<std::string> all;
+      for (const CudaWay& way : cuda_ways(words_problem(op, 2, m), cuda_machine()))
+        EXPECT_TRUE(all.insert(fmt::format("{}", fmt::streamed(way.plan))).second) << way.plan;
+    }
 }
 
 TEST(PlanWords, WhatMeansNothingIsNamed) {

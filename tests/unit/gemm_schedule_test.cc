@@ -163,6 +163,29 @@ TEST(GemmPlan, CandidatesCoverAndAreSorted) {
   }
 }
 
+/// Of any tile, whose tiles for m tokens then stand in one row; and with a token more they do not.
+TEST(GemmPlan, OverOneRowOfTilesAllWalksAreAlike) {
+  int changed = 0;
+  for (const plan::GemmTile& tile : plan::kGemmTiles) {
+    const plan::GemmProblem p{tile.worker_tokens(), std::int64_t{20} * tile.worker_columns(), 64};
+    for (const int group : {1, 8, 1 << 12}) {
+      const plan::GemmPlan walk{.tile = tile, .workers = 66, .group = group, .along_cols = true};
+      const plan::GemmPlan plain = plan::plainly_walked(walk, p.m);
+      EXPECT_FALSE(plain.along_cols) << tile.name;
+      EXPECT_TRUE(plan::is_plainly_walked(plain, p.m)) << tile.name;
+      const auto one = plan::work_of(walk, p).order, other = plan::work_of(plain, p).order;
+      ASSERT_EQ(one.tiles(), 20);
+      for (int t = 0; t < 20; ++t) {
+        EXPECT_EQ(one.cell(t).row, other.cell(t).row) << tile.name << " " << t;
+        EXPECT_EQ(one.cell(t).col, other.cell(t).col) << tile.name << " " << t;
+      }
+      EXPECT_TRUE(plan::plainly_walked(walk, p.m + 1).along_cols) << tile.name;
+      ++changed;
+    }
+  }
+  EXPECT_GT(changed, 100);
+}
+
 TEST(GemmPlan, TheBestPredictionIsNearTheRoof) {
   for (const std::int64_t m : {16, 64, 256, 512, 1024, 4096, 16384})
     for (const auto& [n, k] :

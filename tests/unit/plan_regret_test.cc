@@ -16,6 +16,7 @@
 
 #include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/tuning_table.h"
+#include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
 #include "tilelace/plan.h"
 
@@ -68,7 +69,8 @@ TimedProblem problem_of(const json& record) {
   for (const json& c : record.at("candidates")) {
     const std::string plan = c.at("plan");
     const double us = c.at("us");
-    const auto [timed, first] = row.us.emplace(words_of(plan), us);
+    // Read, as equal plans once had other words.
+    const auto [timed, first] = row.us.emplace(words_of(plan_of_words(p, plan)), us);
     if (!first) timed->second = std::min(timed->second, us);
     row.cublas = row.cublas || plan.find(" cublas ") != std::string::npos;
   }
@@ -139,13 +141,14 @@ void measure_regrets(int gpus, Regrets& out) {
     out.predicted.add(row, make_plan(row.problem, machine));
     machine.tuning = table;
     out.tuned.add(row, make_plan(row.problem, machine));
+    // All types' rows: one of fp16 says as much of bf16 as its own.
     auto rest = std::make_shared<TuningTable>(*table);
     std::erase_if(rest->rows, [&](const TunedRow& other) {
       const Problem& p = other.problem;
       return p.op == row.problem.op && p.ranks == row.problem.ranks && p.m == row.problem.m &&
              p.n == row.problem.n && p.k == row.problem.k && p.activation == row.problem.activation;
     });
-    ASSERT_EQ(rest->rows.size() + 1, table->rows.size()) << row.name;
+    ASSERT_LT(rest->rows.size(), table->rows.size()) << row.name;
     machine.tuning = rest;
     out.without.add(row, make_plan(row.problem, machine));
   }
@@ -160,8 +163,8 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   EXPECT_LE(two.predicted.mean(), 0.07);
   EXPECT_LE(two.without.mean(), 0.03);
   // 10 % is what is wanted. Beyond it are a dozen products, most of few columns or 192 to 333 rows.
-  EXPECT_LE(two.without.worst_timed, 0.19);
-  EXPECT_LE(two.without.untimed, 2);
+  EXPECT_LE(two.without.worst_timed, 0.17);
+  EXPECT_EQ(two.without.untimed, 0);
 }
 
 TEST(PlanRegret, OfFourGpusIsSmallWithATable) {

@@ -41,6 +41,10 @@ schedule::GemmOrder order_of(const GemmPlan& plan, const GemmProblem& p) {
           plan.deep};
 }
 
+int usual_group(const GemmTile& t) {
+  return std::max(1, static_cast<int>(kWalkRows / t.worker_rows()));
+}
+
 /// Clusters that run at once. Four CTAs fit a GPC's odd multiprocessors badly: 30 of 33 were seen.
 int clusters_of(const GemmTile& t, const GemmMachine& machine) {
   if (machine.shared)
@@ -75,7 +79,7 @@ class TileCandidates {
     GemmPlan plan{.tile = t, .workers = clusters_of(t, machine_)};
     plan.architecture = machine_.architecture;
     if (plan.workers < 1) return;
-    plan.group = std::max(1, static_cast<int>(kWalkRows / t.worker_rows()));
+    plan.group = usual_group(t);
     const int tiles = order_of(plan, p_).tiles();
     add(plan);
     add_orders(plan, tiles);
@@ -181,6 +185,17 @@ std::optional<GemmPlan> in_two_rounds(const GemmPlan& whole, std::int64_t tiles,
   plan.split_tiles = plan.workers = static_cast<int>(tiles);
   plan.rounds = 2;
   return plan;
+}
+
+GemmPlan plainly_walked(GemmPlan plan, std::int64_t m) {
+  if (is_plainly_walked(plan, m)) return plan;
+  plan.group = usual_group(plan.tile);
+  plan.along_cols = false;
+  return plan;
+}
+
+bool is_plainly_walked(const GemmPlan& plan, std::int64_t m) {
+  return m > plan.tile.worker_tokens() || plan.by_neighbours || !plan.along_cols;
 }
 
 GemmPlan beside_others(GemmPlan plan, int multiprocessors) {

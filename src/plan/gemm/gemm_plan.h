@@ -65,6 +65,12 @@ std::ostream& operator<<(std::ostream&, const GemmPlan&);
 /// SMs), and there are no more CTAs than the share has places for (plan/gemm/share.h).
 GemmPlan beside_others(GemmPlan, int multiprocessors);
 
+/// The plan of a product of m tokens by itself. If its tiles stand in one row, every order walks
+/// them alike; then the plan gets the plainest order, so that equal plans have equal words.
+GemmPlan plainly_walked(GemmPlan, std::int64_t m);
+/// Whether that changes nothing.
+bool is_plainly_walked(const GemmPlan&, std::int64_t m);
+
 /// Whether schedules can count the shared k-steps of so many tiles (in 31 bits).
 bool are_counted(std::int64_t tiles, std::int64_t k);
 

@@ -37,9 +37,10 @@ bool wanted(const AgGemmWay& c, const PlanOptions& o) {
 }
 
 /// Whether there is also a plan with these copies first and the product behind them. Not where own
-/// tiles share k-steps until rows are there.
+/// tiles share k-steps until rows are there, nor a second one where shards join the own one.
 bool has_unfused(const AgGemmWay& c) {
-  return c.path == Path::fused && !c.shares_by_shard() && !row_of(c.transport).by_workers();
+  return c.path == Path::fused && c.joins.empty() && !c.shares_by_shard() &&
+         !row_of(c.transport).by_workers();
 }
 
 /// One after the other, made of the same parts: the rows travel in one piece.
@@ -47,7 +48,6 @@ AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine
   const Hardware& h = plans_of(machine.architecture).hardware;
   AgGemmWay plan = fused;
   plan.path = Path::unfused;
-  plan.joins.clear();
   plan.predicted_us = gather_us(p, plan.transport, plan.route, h) + products_us(p, plan, machine) +
                       h.call_us + h.copy_us;
   return plan;

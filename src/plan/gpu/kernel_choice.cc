@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <type_traits>
 
 #include "core/architecture.h"
 #include "plan/gpu/staging.h"
@@ -74,6 +75,15 @@ Said said_of(const KernelWay& way) {
   return std::visit([](const auto& w) { return said_of(w); }, way);
 }
 
+/// Whether the product walks its tiles as by itself, not shard by shard.
+template <class Way>
+bool walks_whole(const Way& way) {
+  if constexpr (std::is_same_v<Way, AgGemmWay>)
+    return way.whole;
+  else
+    return !std::is_same_v<Way, GemmRsWay> && !std::is_same_v<Way, GemmArWay>;
+}
+
 }  // namespace
 
 void tell_way(const KernelWay& way, Plan& plan) {
@@ -81,6 +91,10 @@ void tell_way(const KernelWay& way, Plan& plan) {
 }
 
 Plan plan_of(const Problem& p, KernelWay way, int grid) {
+  const auto tell_plainly = [&](auto& w) {
+    if (walks_whole(w)) w.gemm = plainly_walked(w.gemm, p.m);
+  };
+  std::visit(tell_plainly, way);
   const GemmPlan& gemm = gemm_of(way);
   Plan plan;
   plan.op = p.op;

@@ -48,6 +48,7 @@ class GatherCandidates {
             add_by_shard(cut, machine, Transport::store, RouteKind::mesh);
         }
       }
+      if (!is_plainly_walked(gemm, p_.m)) continue;
       if (sends && p_.m <= kMostPushRows) add_whole(gemm, machine);
       add_exchanged(gemm, machine);
     }
@@ -202,6 +203,7 @@ class GatherCandidates {
   /// Each of its products reads the weight, which its prediction knows.
   void add_medium(const GemmPlan& gemm, const GemmMachine& machine) {
     if (gemm.tile.swapped && !is_across(gemm.tile)) return;
+    if (!is_plainly_walked(gemm, most_rows_)) return;
     const Travel way{Transport::push, RouteKind::mesh, schedule::max_of(1, most_rows_)};
     const double shard = gemm.predicted_us + behind_first_us(p_, gemm, most_rows_, machine);
     const double last =
