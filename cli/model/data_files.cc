@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "core/data_places.h"
 #include "core/env.h"
 
 namespace tilelace::model {
@@ -24,12 +23,6 @@ bool is_plain(const std::string& name) {
 }
 
 }  // namespace
-
-std::vector<fs::path> data_places(const std::string& folder, const fs::path& command,
-                                  const std::optional<std::string>& data) {
-  return tilelace::data_places(folder, command, data,
-                               {TILELACE_SOURCE_DATA, TILELACE_INSTALL_DATA});
-}
 
 std::string known_names(const std::string& folder) {
   if (const auto names = known_files(folder); !names.empty())

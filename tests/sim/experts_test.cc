@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "moe/simulated.h"
+#include "places.h"
 #include "row.h"
 #include "simulate/machine_file.h"
 
@@ -85,7 +86,7 @@ std::vector<double> errors_of_products(const std::string& file) {
 }
 
 TEST(SimulatedExperts, ProductsOfAllSizesAreNearThoseOfAnH100) {
-  const auto off = errors_of_products(TILELACE_BENCHMARKS "/nvidia-h100/moe.jsonl");
+  const auto off = errors_of_products(in_source_tree("benchmarks/nvidia-h100/moe.jsonl"));
   ASSERT_GE(off.size(), 30U);
   std::printf("%zu products: median %.1f %%, 90th percentile %.1f %%\n", off.size(),
               100 * quantile(off, 0.5), 100 * quantile(off, 0.9));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "places.h"
 #include "simulate/machine_file.h"
 #include "tilelace/error.h"
 
@@ -45,7 +46,7 @@ std::string complaint(const std::string& text) {
 }
 
 json h200() {
-  std::ifstream in(std::string(TILELACE_MACHINES) + "/h200x4.json");
+  std::ifstream in(in_source_tree("machines/h200x4.json"));
   return json::parse(in);
 }
 

@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "places.h"
 #include "sim/predict.h"
 
 namespace tilelace::sim {
 
 inline std::vector<nlohmann::json> records(const std::string& file) {
-  std::ifstream in(std::string(TILELACE_BENCHMARKS) + "/" + file);
+  std::ifstream in(in_source_tree("benchmarks/" + file));
   EXPECT_TRUE(in.good()) << file;
   std::vector<nlohmann::json> all;
   for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line));

@@ -68,7 +68,7 @@ TEST_F(CliDoctor, WithoutReportIsShort) {
 }
 
 TEST_F(CliDoctor, SaysWhatLinksGpus) {
-  setenv("LD_LIBRARY_PATH", TILELACE_FAKE_NVML, 1);
+  setenv("LD_LIBRARY_PATH", kFakeNvml, 1);
   const Finished f = run_command("doctor --report");
   EXPECT_EQ(f.code, 0) << f.err;
   for (const char* line :

@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "cli_places.h"
+
 namespace tilelace::cli {
 
 inline std::string read_whole(const std::string& path) {
@@ -29,7 +31,7 @@ class RunningCommand {
   explicit RunningCommand(const std::vector<std::string>& arguments) {
     std::string name = testing::TempDir() + "tilelace-cli-XXXXXX";
     folder_ = mkdtemp(name.data());
-    std::vector<char*> argv{const_cast<char*>(TILELACE_COMMAND)};
+    std::vector<char*> argv{const_cast<char*>(kCommand)};
     for (const auto& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
     const std::string out = folder_ + "/out", err = folder_ + "/err";
@@ -38,7 +40,7 @@ class RunningCommand {
       const int o = open(out.c_str(), O_WRONLY | O_CREAT, 0600);
       const int e = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
       dup2(o, 1), dup2(e, 2);
-      execv(TILELACE_COMMAND, argv.data());
+      execv(kCommand, argv.data());
       _exit(127);
     }
   }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "cuda_plans.h"
+#include "places.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/error.h"
@@ -35,7 +36,8 @@ TEST(PlanWords, EveryPlanThatIsPrintedIsReadBack) {
 /// Of rows of several calls ("a | b", lists) each; of a GEMM alone only the kernel.
 TEST(PlanWords, RecordsOfEarlierCommitsAreRead) {
   int read = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(TILELACE_BENCHMARKS)) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(in_source_tree("benchmarks"))) {
     if (entry.path().extension() != ".jsonl" ||
         entry.path().string().find("/old/") != std::string::npos)
       continue;

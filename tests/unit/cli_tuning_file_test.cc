@@ -10,6 +10,7 @@
 #include <string>
 
 #include "folder.h"
+#include "places.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/tuning_table.h"
 #include "plan/words/agreement.h"
@@ -159,7 +160,7 @@ TEST_F(TuningFileTest, AFolderThatIsNotThereIsAnError) {
 
 TEST(ShippedTables, AreTables) {
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(TILELACE_TUNING_TABLES)) {
+  for (const auto& entry : std::filesystem::directory_iterator(in_source_tree("tuning"))) {
     EXPECT_NO_THROW(read_tuning(entry.path().string())) << entry.path();
     ++files;
   }

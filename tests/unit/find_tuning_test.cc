@@ -11,6 +11,7 @@
 
 #include "down_projection.h"
 #include "folder.h"
+#include "places.h"
 #include "plan/tuning/tuned_plan.h"
 #include "plan/tuning/tuning_draft.h"
 
@@ -129,7 +130,7 @@ TEST_F(FindTuning, TheEnvironmentGoesBeforeWhatWasShipped) {
 
 TEST(ShippedTuning, OfThisTreeIsFound) {
   const Machine machine = cuda_machine();
-  const auto table = shipped_tuning({TILELACE_TUNING_TABLES}, machine, 2);
+  const auto table = shipped_tuning({in_source_tree("tuning")}, machine, 2);
   ASSERT_NE(table, nullptr);
   EXPECT_TRUE(table->fits(machine));
   EXPECT_FALSE(table->fits(with_memory(3352))) << "an H100";

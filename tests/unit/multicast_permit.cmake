@@ -1,2 +1,2 @@
 tilelace_test(multicast_permit_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/multicast_permit_test.cc
-              LIBS tilelace_comm DEFINITIONS TILELACE_ROOT="${PROJECT_SOURCE_DIR}")
+              LIBS tilelace_comm)

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "places.h"
 #include "tilelace/error.h"
 
 namespace tilelace::comm {
@@ -58,14 +59,13 @@ std::string text_of(const std::filesystem::path& file) {
 TEST(MulticastPermit, StandsBeforeEveryMulticastFunctionOfTheDriver) {
   std::vector<std::string> files;
   for (const char* folder : {"include", "src", "cli"})
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(
-             std::filesystem::path(TILELACE_ROOT) / folder))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(in_source_tree(folder)))
       if (entry.is_regular_file() && text_of(entry.path()).find("cuMulticast") != std::string::npos)
-        files.push_back(entry.path().lexically_relative(TILELACE_ROOT).generic_string());
+        files.push_back(entry.path().lexically_relative(kSourceTree).generic_string());
   std::erase(files, "src/comm/multicast_permit.h");  // its comment
   EXPECT_EQ(files, (std::vector<std::string>{"src/comm/cuda/multicast.cc"}));
 
-  const std::string text = text_of(std::filesystem::path(TILELACE_ROOT) / files.at(0));
+  const std::string text = text_of(in_source_tree(files.at(0)));
   const auto count = [&](const std::string& what) {
     int found = 0;
     for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++found;

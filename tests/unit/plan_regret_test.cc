@@ -14,6 +14,7 @@
 #include <regex>
 #include <string>
 
+#include "places.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/tuning_table.h"
 #include "plan/words/plan_words.h"
@@ -79,7 +80,7 @@ TimedProblem problem_of(const json& record) {
 
 std::vector<TimedProblem> timed_problems(const std::string& file) {
   std::vector<TimedProblem> all;
-  std::ifstream in(std::string(TILELACE_SOURCE) + "/benchmarks/" + file);
+  std::ifstream in(in_source_tree("benchmarks/" + file));
   for (std::string line; std::getline(in, line);) {
     TimedProblem row = problem_of(json::parse(line));
     if (row.us.size() >= kFewestCandidates) all.push_back(std::move(row));
@@ -88,8 +89,7 @@ std::vector<TimedProblem> timed_problems(const std::string& file) {
 }
 
 std::shared_ptr<TuningTable> shipped(const std::string& file) {
-  return std::make_shared<TuningTable>(
-      *read_tuning(std::string(TILELACE_SOURCE) + "/tuning/" + file));
+  return std::make_shared<TuningTable>(*read_tuning(in_source_tree("tuning/" + file)));
 }
 
 /// Prints mean and worst, and the rows that are far behind.

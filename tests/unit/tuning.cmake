@@ -1,6 +1,5 @@
 tilelace_test(tuning_table_test TOGETHER SOURCES ${CMAKE_CURRENT_LIST_DIR}/tuning_table_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/find_tuning_test.cc ${CMAKE_CURRENT_LIST_DIR}/tuned_tiles_test.cc ${CMAKE_CURRENT_LIST_DIR}/disturbance_test.cc ${CMAKE_CURRENT_LIST_DIR}/halving_test.cc
-  LIBS tilelace_plan nlohmann_json::nlohmann_json
-  DEFINITIONS TILELACE_TUNING_TABLES="${PROJECT_SOURCE_DIR}/tuning")
+  LIBS tilelace_plan nlohmann_json::nlohmann_json)
 tilelace_test(plan_regret_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/plan_regret_test.cc
-  LIBS tilelace_plan nlohmann_json::nlohmann_json DEFINITIONS TILELACE_SOURCE="${PROJECT_SOURCE_DIR}")
+  LIBS tilelace_plan nlohmann_json::nlohmann_json)

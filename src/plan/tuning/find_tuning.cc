@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/tuning/find_tuning.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include <utility>
 
 #include "core/architecture.h"
-#include "core/data_places.h"
 #include "core/env.h"
 #include "core/read_text.h"
 #include "tilelace/error.h"
@@ -21,16 +19,6 @@ namespace tilelace::plan {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// The file that this code was linked into: a library, or the program.
-fs::path own_file() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_file), &info) != 0 && info.dli_fname != nullptr)
-    if (fs::path library = info.dli_fname; library.is_absolute()) return library;
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::path() : program;
-}
 
 std::vector<fs::path> tables_in(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -63,11 +51,6 @@ std::shared_ptr<const TuningTable> shipped(const fs::path& file, const Machine& 
 }
 
 }  // namespace
-
-std::vector<fs::path> tuning_places() {
-  return data_places("tuning", own_file(), env::data_folder(),
-                     {TILELACE_INSTALL_DATA, TILELACE_SOURCE_DATA});
-}
 
 std::shared_ptr<const TuningTable> with_behind(const TuningTable& table,
                                                std::shared_ptr<const TuningTable> behind) {
