@@ -5,6 +5,5 @@ if(TARGET tilelace_model)
     ${CMAKE_CURRENT_LIST_DIR}/model_experts_test.cc ${CMAKE_CURRENT_LIST_DIR}/model_layers_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/model_safetensors_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/model_checkpoint_test.cc ${CMAKE_CURRENT_LIST_DIR}/model_shard_test.cc
-    LIBS tilelace_model
-    DEFINITIONS TILELACE_MODEL_DATA="${CMAKE_CURRENT_LIST_DIR}/../data/model")
+    LIBS tilelace_model)
 endif()

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "places.h"
 #include "tilelace/error.h"
 
 namespace tilelace::model {
@@ -19,7 +20,7 @@ inline const std::vector<std::string> kFamilies = {"llama", "mistral",  "qwen2",
                                                    "gpt2",  "gpt_neox", "bert"};
 
 inline std::filesystem::path tiny_config(const std::string& family) {
-  return std::filesystem::path(TILELACE_MODEL_DATA) / ("tiny_" + family + ".json");
+  return in_source_tree("tests/data/model/tiny_" + family + ".json");
 }
 
 class TempFolder {
