@@ -27,12 +27,6 @@ int choose_ranks(int asked);
 /// Whether this number of ranks must share devices.
 bool share_devices(int ranks);
 
-/// What is wrong with a result: wrong words, or a rate below its target.
-struct Verdict {
-  bool good = true;
-  std::string text;
-};
-
 /// Writes the lines of --json FILE ("-": standard output, "": none).
 class JsonLines {
  public:

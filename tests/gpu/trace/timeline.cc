@@ -71,7 +71,6 @@ Doing ended_by(TraceKind kind, int lane) {
     case TraceKind::given: return Doing::publish;
     case TraceKind::stored: return Doing::store;
     case TraceKind::told: return Doing::share;
-    case TraceKind::copied: return Doing::copy;
     case TraceKind::tiles_here: return Doing::wait_shared;
     case TraceKind::exit: return lane == cuda::kCopyLane ? Doing::copy : Doing::finish;
     case TraceKind::enter:

@@ -43,7 +43,6 @@ enum class TraceKind : std::uint8_t {
   told,        ///< math: a shared result is signalled
   wait_tile,   ///< load: begins to wait for all shared tiles
   tiles_here,  ///< load: all shared tiles have arrived, or results go to slots (no wait)
-  copied,      ///< no kernel records this
   exit,        ///< this lane is done
 };
 
