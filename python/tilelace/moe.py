@@ -54,8 +54,9 @@ def grouped_gemm(
     `begins` [experts + 1] int32: first row of each expert, and the number of rows; `bias` [experts, w];
     result [rows, n], undefined beyond the experts' rows. `scales` [rows] fp32; with `sources` [rows]
     int32 row r's is scales[sources[r]]. k and n are multiples of 8. Products are summed in fp32 and
-    rounded once. Local: no group, no communication; on GPUs on the current stream. Errors: tilelace.Error
-    of kind usage (on GPUs what `begins` and `sources` say is not checked).
+    rounded once. Local: no group, no communication; on GPUs on the current stream. In a CUDA graph a
+    replay reads `begins` anew, and must not overlap with another replay of that graph.
+    Errors: tilelace.Error of kind usage (on GPUs what `begins` and `sources` say is not checked).
     """
     wrong = _without_gradients("grouped_gemm", (x, weight, bias, scales))
     if wrong:
