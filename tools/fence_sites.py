@@ -176,13 +176,13 @@ RUNS = {
     "pushed": Run(4, "gemm_rs,gemm_ar", PUSHED),
     "sums": Run(8, "gemm_ar", "pull in one shot,pull in two shots"),
     "direct": Run(8, "gemm_ar", "store,store by columns"),
-    "behind": Run(4, "ag_gemm", "unfused push,unfused pull,unfused store,unfused store by lines"),
+    "behind": Run(12, "ag_gemm", "unfused push,unfused pull,unfused store,unfused store by lines"),
     "rings": Run(6, "gemm_rs,gemm_ar", multiprocessors=2),
     "terms": Run(24, "gemm_rs", "store by shard", multiprocessors=2),  # a stage of terms is filled again
     "lanes": Run(4, "gemm_rs,gemm_ar", PUSHED, ranks=3),  # several lanes wait and tell
     "gemm": Run(60, tile="s64", multiprocessors=1),  # of no cluster
     "moe": Run(24, ranks=1, moe=True),
-    "collectives": Run(60, norms=16),
+    "collectives": Run(60, norms=40),
 }
 MOST_RUNS = 3  # without a site, for good
 

@@ -63,6 +63,7 @@ class RowNorm {
       const int units = p.parts * p.part_places / 32 * static_cast<int>(sizeof(float2));
       const int others = static_cast<int>(blockDim.x) > threads ? p.parts : 0;
       for (std::uint64_t& b : shared.barriers) ptx::barrier_init(ptx::shared_address(&b), 1);
+      // stays: other CTAs count on the barriers, which cluster_sync alone need not show them
       ptx::barrier_init_fence();
       ptx::barrier_expect(ptx::shared_address(&shared.barriers[0]),
                           units + others * static_cast<int>(sizeof(float2)));
