@@ -161,6 +161,12 @@ schedule::GemmOrder over_tokens(schedule::GemmOrder walk, const GemmTile& tile) 
 }
 
 std::vector<GemmPlan> gemm_candidates(const GemmProblem& p, const GemmMachine& machine) {
+  auto all = candidates_by_shard(p, machine);
+  std::erase_if(all, [&](const GemmPlan& plan) { return !is_plainly_walked(plan, p.m); });
+  return all;
+}
+
+std::vector<GemmPlan> candidates_by_shard(const GemmProblem& p, const GemmMachine& machine) {
   require_product(p);
   const std::span<const GemmTile> tiles = plans_of(machine.architecture).tiles;
   const auto fits = [&](const GemmTile& t) { return !p.gated || can_gate(t); };

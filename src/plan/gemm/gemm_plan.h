@@ -92,8 +92,11 @@ schedule::GemmWork work_of(const GemmPlan&, const GemmProblem&);
 /// The walk with tokens as its rows, for orders by shard. If tile.swapped, exchanges rows and cols.
 schedule::GemmOrder over_tokens(schedule::GemmOrder, const GemmTile&);
 
-/// All possible plans, fastest prediction first. Errors: usage, if m, n or k are not positive,
-/// out_n or k is not a multiple of 8 (16 bytes), or no plan fits the machine.
+/// All possible plans of a product by itself, fastest prediction first. Errors: usage, if m, n or k
+/// are not positive, out_n or k is not a multiple of 8 (16 bytes), or no plan fits the machine.
 std::vector<GemmPlan> gemm_candidates(const GemmProblem&, const GemmMachine& = {});
+/// The same for products that walk their tiles shard by shard, where walks differ that are alike
+/// over a product by itself. Errors: as gemm_candidates.
+std::vector<GemmPlan> candidates_by_shard(const GemmProblem&, const GemmMachine& = {});
 
 }  // namespace tilelace::plan

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <type_traits>
 
 #include "core/architecture.h"
 #include "plan/gpu/staging.h"
@@ -76,13 +75,12 @@ Said said_of(const KernelWay& way) {
 }
 
 /// Whether the product walks its tiles as by itself, not shard by shard.
-template <class Way>
-bool walks_whole(const Way& way) {
-  if constexpr (std::is_same_v<Way, AgGemmWay>)
-    return way.whole;
-  else
-    return !std::is_same_v<Way, GemmRsWay> && !std::is_same_v<Way, GemmArWay>;
-}
+bool walks_whole(const AgGemmWay& way) { return way.whole; }
+bool walks_whole(const GemmRsWay& /*way*/) { return false; }
+bool walks_whole(const GemmArWay& /*way*/) { return false; }
+bool walks_whole(const KeptPartialsWay& /*way*/) { return true; }
+bool walks_whole(const UnfusedSumWay& /*way*/) { return true; }
+bool walks_whole(const HandedPartialsWay& /*way*/) { return true; }
 
 }  // namespace
 

@@ -80,7 +80,7 @@ class GatherCandidates {
  private:
   /// Of the widest weight, on m rows.
   [[nodiscard]] std::vector<GemmPlan> of_widest(Index m, const GemmMachine& machine) const {
-    auto all = gemm_candidates(product_of(p_, widest_product(p_), m), machine);
+    auto all = candidates_by_shard(product_of(p_, widest_product(p_), m), machine);
     std::erase_if(all, [](const GemmPlan& g) { return !can_gather(g.tile); });
     return all;
   }
@@ -92,7 +92,7 @@ class GatherCandidates {
     for (const GemmTile& t : plans_of(machine.architecture).tiles)
       if (is_merged(p_, t)) widths.insert(merged_product(p_, t, m).n);
     for (const Index n : widths)
-      for (const GemmPlan& g : gemm_candidates({m, n, p_.k, p_.dtype}, machine))
+      for (const GemmPlan& g : candidates_by_shard({m, n, p_.k, p_.dtype}, machine))
         if (is_merged(p_, g.tile) && can_gather(g.tile) && merged_product(p_, g.tile, m).n == n)
           all.push_back(g);
     return all;

@@ -162,7 +162,7 @@ std::vector<GemmArWay> gemm_ar_candidates(const Problem& p, const GemmMachine& m
   require_gemm_ar(p);
   require(p.m > 0, "gemm_ar: m: got 0, expected at least 1 row to plan for");
   std::vector<GemmArWay> plans;
-  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+  for (const GemmPlan& gemm : candidates_by_shard({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!can_share(gemm.tile, p.ranks) || gemm.split_tiles != 0) continue;
     if (p.m <= kWalkRows && sends_well(gemm, tiles_by_columns(p, gemm.tile)) &&
         plan::has_flags(gemm.tile, tiles_by_columns(p, gemm.tile)))

@@ -98,7 +98,7 @@ std::vector<GemmRsWay> gemm_rs_candidates(const Problem& p, const GemmMachine& m
   const auto split = split_of(p, borders);
   const Index room = gemm_rs_staging_bytes(p, machine.architecture);
   std::vector<GemmRsWay> plans;
-  for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
+  for (const GemmPlan& gemm : candidates_by_shard({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (gemm.split_tiles != 0 || !has_flags(gemm.tile, partials_of(p, split, gemm.tile))) continue;
     if (is_across(gemm.tile) && partials_of(p, split, gemm.tile) * given_bytes(gemm.tile) > room)
       continue;

@@ -112,7 +112,7 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem& p, HandWay wa
   std::vector<HandedPartialsWay> plans;
   for (const GemmPlan& gemm : gemm_candidates({rows, p.n.front(), p.k, p.dtype}, machine)) {
     // Shards may have fewer rows than the plan, and shared k-steps are dealt to all workers.
-    if ((copied && gemm.split_tiles != 0) || !is_plainly_walked(gemm, rows)) continue;
+    if (copied && gemm.split_tiles != 0) continue;
     plans.push_back(
         {gemm, way, chunk, predict(p, gemm, way, plans_of(machine.architecture).hardware)});
   }

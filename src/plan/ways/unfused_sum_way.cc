@@ -131,8 +131,7 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
   };
   const auto pushes =
       pushes_of(p, {.workers = machine.multiprocessors, .architecture = machine.architecture});
-  std::vector<GemmPlan> gemms = gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine);
-  std::erase_if(gemms, [&](const GemmPlan& gemm) { return !is_plainly_walked(gemm, p.m); });
+  const std::vector<GemmPlan> gemms = gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine);
   for (const GemmPlan& gemm : gemms) {
     for (const Transport transport : {Transport::pull, Transport::store}) {
       if (row_of(transport).by_workers() && row_of(p.op).scatters()) continue;
