@@ -1,9 +1,10 @@
 # What the planner knows of an architecture's devices: the machine file that says "plans": NAME has
 # the figures. Keys stand in the order of the members of Hardware (src/plan/base/hardware.h).
 set(hardware_keys
-  compute.multiprocessors compute.peak_tflops kernels.efficiency compute.l2_gbps kernels.l2_total_gbps
-  kernels.l2_mb kernels.memory_gbps kernels.worker_memory_gbps kernels.power_tflops kernels.power_l2_gbps
-  kernels.power_memory_gbps kernels.fixed_us kernels.worker_flag_us kernels.tile_us kernels.call_us
+  compute.multiprocessors compute.peak_tflops kernels.efficiency compute.l2_gbps kernels.alone_gbps
+  kernels.l2_total_gbps kernels.l2_mb kernels.memory_gbps kernels.worker_memory_gbps kernels.power_tflops
+  kernels.power_l2_gbps kernels.power_memory_gbps kernels.fixed_us kernels.worker_flag_us kernels.step_us
+  kernels.tile_us kernels.call_us
   links.push_gbps links.mesh_gbps links.pull_gbps links.store_gbps kernels.fetch_gbps links.copy_us
   links.flag_us)
 

@@ -45,6 +45,7 @@ void each_link_field(sim::Links& l, Visit visit) {
 template <class Visit>
 void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "efficiency", k.efficiency);
+  visit("kernels", "alone_gbps", k.alone_gbps);
   visit("kernels", "l2_total_gbps", k.l2_total_gbps);
   visit("kernels", "l2_mb", k.l2_mb);
   visit("kernels", "memory_gbps", k.memory_gbps);
@@ -54,6 +55,7 @@ void each_kernel_field(sim::Kernels& k, Visit visit) {
   visit("kernels", "power_memory_gbps", k.power_memory_gbps);
   visit("kernels", "fixed_us", k.fixed_us);
   visit("kernels", "worker_flag_us", k.worker_flag_us);
+  visit("kernels", "step_us", k.step_us);
   visit("kernels", "tile_us", k.tile_us);
   visit("kernels", "call_us", k.call_us);
   visit("kernels", "fetch_gbps", k.fetch_gbps);

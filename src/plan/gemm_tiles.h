@@ -166,13 +166,19 @@ inline constexpr GemmTile kGemmTiles[] = {
     {"s104",      1, 1, 104, 10, 1, 1, 1, false, false, 1},
     {"s112",      1, 1, 112,  9, 1, 1, 1, false, false, 1},
     {"s192",      1, 1, 192,  6, 1, 1, 1, false, false, 1},
-    // Swapped (weights on the row side). Narrow tiles are for the fewest tokens; w256 is for many.
+    // Swapped (weights on the row side). The narrowest are for the fewest tokens; up to 224 tokens
+    // CTAs without clusters take in more bytes a clock than pairs; w256 is for many.
     {"v16",       1, 1,  16,  9, 1, 1, 1, false, true, 2},
     {"v16d",      1, 1,  16, 18, 1, 1, 1, false, true, 1},
     {"v32",       1, 1,  32, 16, 1, 1, 1, false, true, 1},
     {"v32_4x2",   1, 1,  32, 16, 4, 2, 1, false, true, 1},
     {"v96",       1, 1,  96, 10, 2, 1, 1, false, true, 1},
+    {"v96_1x1",   1, 1,  96, 10, 1, 1, 1, false, true, 1},
     {"v128",      1, 1, 128,  8, 2, 1, 1, false, true, 1},
+    {"v128_1x1",  1, 1, 128,  9, 1, 1, 1, false, true, 1},
+    {"v168",      1, 1, 168,  7, 1, 1, 1, false, true, 1},
+    {"v192",      1, 1, 192,  6, 1, 1, 1, false, true, 1},
+    {"v224",      1, 1, 224,  6, 1, 1, 1, false, true, 1},
     {"w16",       2, 1,  16,  5, 1, 1, 1, false, true, 2},
     {"w32",       2, 1,  32,  4, 1, 1, 1, false, true, 2},
     {"w256",      2, 1, 256,  4, 2, 1, 2, false, true, 1},

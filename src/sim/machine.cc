@@ -36,6 +36,7 @@ void check_compute(const Compute& c) {
 
 void check_kernels(const Kernels& k) {
   between("kernels.efficiency", k.efficiency, 0.01, 1);
+  rate("kernels.alone_gbps", k.alone_gbps);
   rate("kernels.l2_total_gbps", k.l2_total_gbps);
   rate("kernels.l2_mb", k.l2_mb);
   rate("kernels.memory_gbps", k.memory_gbps);
@@ -45,6 +46,7 @@ void check_kernels(const Kernels& k) {
   rate("kernels.power_memory_gbps", k.power_memory_gbps);
   time("kernels.fixed_us", k.fixed_us);
   time("kernels.worker_flag_us", k.worker_flag_us);
+  time("kernels.step_us", k.step_us);
   time("kernels.tile_us", k.tile_us);
   time("kernels.call_us", k.call_us);
   rate("kernels.fetch_gbps", k.fetch_gbps);

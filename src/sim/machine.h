@@ -28,6 +28,7 @@ struct Compute {
 /// plan/base/hardware.h).
 struct Kernels {
   double efficiency = 1;
+  double alone_gbps = 1;
   double l2_total_gbps = 1;
   double l2_mb = 1;
   double memory_gbps = 1;
@@ -37,6 +38,7 @@ struct Kernels {
   double power_memory_gbps = 1;
   double fixed_us = 0;
   double worker_flag_us = 0;
+  double step_us = 0;
   double tile_us = 0;
   double call_us = 0;
   double fetch_gbps = 1;

@@ -11,8 +11,9 @@ struct Hardware {
   double multiprocessors;     ///< number of SMs of the device
   double peak_tflops;         ///< peak of all tensor cores together
   double efficiency;          ///< share of the peak that a GEMM's loop reaches
-  double l2_gbps;             ///< rate from L2 into one SM
-  double l2_total_gbps;       ///< rate from L2 to all SMs together
+  double l2_gbps;             ///< rate into one SM, of which others of a cluster load a part
+  double alone_gbps;          ///< rate from L2 into one SM whose CTA is in no cluster
+  double l2_total_gbps;       ///< rate from L2 to all SMs together, of clusters
   double l2_mb;               ///< megabytes of L2 that loads of all SMs fill before others leave
   double memory_gbps;         ///< rate from memory to all SMs together
   double worker_memory_gbps;  ///< rate from memory to one SM that runs alone
@@ -21,6 +22,7 @@ struct Hardware {
   double power_memory_gbps;   ///< rate at the power limit if only reads of memory drew power
   double fixed_us;            ///< time of a GEMM's launch, first loads and last stores
   double worker_flag_us;      ///< time that a flag takes from one SM to another
+  double step_us;             ///< least time of a k-step
   double tile_us;             ///< epilogue of a 128 x 256 tile while no other warpgroup multiplies
   // Traffic between devices.
   double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums

@@ -24,6 +24,7 @@ struct Count {
   double step_us;      ///< a CTA's
   double tile_bytes;   ///< of memory, a tile's share
   double tile_loads;   ///< of L2, a tile's
+  double l2_gbps;      ///< at which all tiles together load them
   double missed;       ///< of a shared tile's loads, bytes that are not in L2 any more
   double weight_us;    ///< a CTA's part of the weight, as fast as one alone gets it
   double energy_us;    ///< at the power limit
@@ -46,14 +47,16 @@ Count count(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut, cons
   c.k_steps = schedule::ceil_div(p.k, kStep);
   c.tile_end_us = t.pingpong ? 0 : h.tile_us * t.rows() * t.width / (128.0 * 256);
   // What a multiprocessor takes in, with what others of its cluster loaded for it.
-  c.step_us = std::max(us_at(step_flops, 1e3 * h.peak_tflops * h.efficiency / h.multiprocessors),
-                       us_at(row_bytes * (t.rows() + t.width), h.l2_gbps));
+  const double taken = row_bytes * (t.rows() + t.width);
+  c.step_us = std::max({h.step_us, us_at(taken, t.cluster() == 1 ? h.alone_gbps : h.l2_gbps),
+                        us_at(step_flops, 1e3 * h.peak_tflops * h.efficiency / h.multiprocessors)});
   if (t.cluster() > 2) c.step_us *= kWideCluster;
   if (plan.workers * t.cluster() > multiprocessors) c.step_us *= 2;  // two CTAs on one
   const double readings =
       std::max(static_cast<double>(schedule::ceil_div(p.m, kWalkRows)), cut.walks);
   const double memory = element * (n * k * readings + m * k + m * static_cast<double>(p.out_n()));
   c.tile_bytes = memory / tiles;
+  c.l2_gbps = t.cluster() == 1 ? h.alone_gbps * h.multiprocessors : h.l2_total_gbps;
   c.tile_loads = row_bytes *
                  (static_cast<double>(t.rows()) / t.cluster_cols +
                   static_cast<double>(t.width) / t.cluster_rows) *
@@ -109,7 +112,7 @@ double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut
   const double tiles = c.tiles;
   const auto k_steps = static_cast<double>(c.k_steps);
   const double tile_memory =
-      std::max(us_at(c.tile_bytes, memory_gbps), us_at(c.tile_loads, h.l2_total_gbps));
+      std::max(us_at(c.tile_bytes, memory_gbps), us_at(c.tile_loads, c.l2_gbps));
   const double whole = std::max(0.0, tiles - plan.split_tiles);
   const double workers =
       plan.split_tiles > 0 ? plan.workers : std::min<double>(plan.workers, tiles);
