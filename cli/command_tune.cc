@@ -167,7 +167,7 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(number_between(0.001, 86400));
   command->add_option("--json", o->session.json,
-                      "Write one record per line to this file, with all candidates");
+                      "Add one record per line to this file, with all candidates");
   add_wide_option(*command);
   command->add_flag("--quiet", o->session.quiet, "No table and no progress bar");
   command->add_flag("--no-check", o->session.no_check, "Do not check the results");

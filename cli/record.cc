@@ -67,9 +67,10 @@ std::string record_line(const Workload& work, const Row& row) {
   return r.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-RecordFile::RecordFile(const std::string& path) : path_(path), file_(nullptr, std::fclose) {
+RecordFile::RecordFile(const std::string& path, bool adds)
+    : path_(path), file_(nullptr, std::fclose) {
   if (path.empty() || is_stdout()) return;
-  file_.reset(std::fopen(path.c_str(), "we"));
+  file_.reset(std::fopen(path.c_str(), adds ? "ae" : "we"));
   require(file_ != nullptr, "--json: cannot write {}: {}", path, std::strerror(errno));
 }
 

@@ -12,12 +12,12 @@ namespace tilelace::cli {
 /// A record of schema "tilelace.bench/1"; absent figures are null.
 std::string record_line(const Workload& work, const Row& row);
 
-/// Where records are written: a file (made or replaced), standard output ("-"), or nowhere (empty
-/// path).
+/// Where records are written: a file, standard output ("-"), or nowhere (empty path).
 class RecordFile {
  public:
-  /// Errors: usage, if the file cannot be opened for writing.
-  explicit RecordFile(const std::string& path);
+  /// The file is made. One that exists is replaced, or goes on if `adds`. Errors: usage, if it
+  /// cannot be opened for writing.
+  explicit RecordFile(const std::string& path, bool adds = false);
   [[nodiscard]] bool is_stdout() const { return path_ == "-"; }
   /// Writes a line and flushes it. Errors: usage, if that fails.
   void write(const std::string& line);

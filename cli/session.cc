@@ -34,7 +34,7 @@ class Session {
       : work_(work),
         options_(options),
         machine_(machine_of(work, options)),
-        records_(options.json),
+        records_(options.json, work.tunes),  // as the table goes on
         shows_(!options.quiet && !records_.is_stdout() && !options.on_row),
         table_(row_table(empty_rows(), text_columns())),
         progress_(wanted(), options.quiet) {}

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "folder.h"
 #include "operands.h"
 #include "record.h"
 #include "tilelace/error.h"
@@ -217,6 +220,20 @@ TEST(CliRecord, UnwritableFilesAreUsageErrors) {
   EXPECT_THROW(RecordFile("/nonexistent/folder/x.jsonl"), Error);
   RecordFile full("/dev/full");
   EXPECT_THROW(full.write("{}"), Error);
+}
+
+TEST(CliRecord, AFileIsReplacedUnlessItGoesOn) {
+  const test::Folder folder;
+  const std::string path = folder / "x.jsonl";
+  const auto lines = [&] {
+    std::ifstream in(path);
+    return std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+  };
+  RecordFile(path).write("{}");
+  RecordFile(path, true).write("{}");
+  EXPECT_EQ(lines(), 2);
+  RecordFile(path).write("{}");
+  EXPECT_EQ(lines(), 1);
 }
 
 }  // namespace
