@@ -29,7 +29,8 @@ struct PlanCommand {
   ModelRequest model;
   std::string m, rows, dtype, link, backend = "cpu", architecture, tuning;
   std::vector<std::string> plans;
-  std::int64_t n = 0, k = 0;
+  std::vector<std::int64_t> n;
+  std::int64_t k = 0;
   int ranks = 2, workers = 0;
   bool ops = false;
   MoeRequest experts;
@@ -88,7 +89,7 @@ void print_ops() {
 
 void set_products(const PlanCommand& o, Workload& work) {
   if (!o.rows.empty()) {
-    require(o.model.ops.empty() && o.model.model.empty() && o.n == 0 && o.k == 0 && o.m.empty(),
+    require(o.model.ops.empty() && o.model.model.empty() && o.n.empty() && o.k == 0 && o.m.empty(),
             "--rows: the file has ops and sizes: leave out op, --model, --n, --k and --m");
     return load_rows(o.rows, o.ranks, work);
   }
@@ -96,8 +97,7 @@ void set_products(const PlanCommand& o, Workload& work) {
   ModelRequest request = o.model;
   if (request.layer.empty()) request.layer = "0";
   work.sizes = parse_sizes("--m", o.m);
-  load_products("plan", request, o.n == 0 ? std::vector<std::int64_t>{} : std::vector{o.n}, o.k,
-                o.ranks, work);
+  load_products("plan", request, o.n, o.k, o.ranks, work);
 }
 
 Workload workload_of(const PlanCommand& o) {
@@ -179,7 +179,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_flag("--ops", o->ops, "Print what the ops are, their operands and shapes");
   command->add_option("--model", o->model.model,
                       "A model's layer: a name, config.json, folder, or sizes; see below");
-  command->add_option("--n", o->n, "Columns of the unsharded product (ag_gemm: of its weight)")
+  command
+      ->add_option("--n", o->n,
+                   "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192)")
+      ->delimiter(',')
       ->check(whole_between(1, kMostSize));
   command->add_option("--k", o->k, "Length of each dot product, unsharded")
       ->check(whole_between(1, kMostSize));
@@ -208,8 +211,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   add_expert_options(*command, o->experts);
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("plan", o->model.ops, true)) {
-      const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);
-      exit_code = plan_moe(*command, {o->model.ops, o->model.model, n, o->k}, o->experts,
+      exit_code = plan_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts,
                            {o->m, o->dtype, o->backend, o->architecture, o->tuning, o->ranks});
       return;
     }

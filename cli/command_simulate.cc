@@ -32,7 +32,8 @@ struct SimulateOptions {
   ModelRequest model;
   std::string machine, method, m, dtype, link, json, svg, trace;
   std::vector<std::string> plans;
-  std::int64_t n = 0, k = 0;
+  std::vector<std::int64_t> n;
+  std::int64_t k = 0;
   int local = 8, nodes = 1, rank = 0, straggler = -1;
   double straggle = 1.5, jitter_us = 0, noise = 0;
   std::uint64_t seed = 1;
@@ -141,8 +142,7 @@ class Simulation {
     ModelRequest request = o_.model;
     request.layer = "0";
     work_.ranks = o_.local * o_.nodes;
-    load_products("simulate", request, std::vector<std::int64_t>(o_.n == 0 ? 0 : 1, o_.n), o_.k,
-                  work_.ranks, work_);
+    load_products("simulate", request, o_.n, o_.k, work_.ranks, work_);
     if (!o_.model.layer.empty()) keep_product(o_.model.layer);
     if (!o_.dtype.empty()) work_.dtype = parse_dtype(o_.dtype);
     work_.sizes = parse_sizes("--m", o_.m);
@@ -219,7 +219,10 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
       .add_option("--product", o.model.layer,
                   "Only this product of the layer: qkv, attn_out, gate_up or up, down")
       ->needs("--model");
-  command.add_option("--n", o.n, "Columns of the unsharded product (ag_gemm: of its weight)")
+  command
+      .add_option("--n", o.n,
+                  "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192)")
+      ->delimiter(',')
       ->check(whole_between(1, kMostSize));
   command.add_option("--k", o.k, "Length of each dot product, unsharded")
       ->check(whole_between(1, kMostSize));
@@ -278,8 +281,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
   add_routing_option(*command, o->experts);
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("simulate", o->model.ops)) {
-      const std::vector<std::int64_t> n(o->n == 0 ? 0 : 1, o->n);
-      exit_code = simulate_moe(*command, {o->model.ops, o->model.model, n, o->k}, o->experts,
+      exit_code = simulate_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts,
                                {o->machine, o->m, o->dtype, o->json, o->local, o->quiet});
       return;
     }

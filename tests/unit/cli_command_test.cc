@@ -328,6 +328,16 @@ TEST(CliCommand, PlansOfSeveralOpsTakeOverridesOfSome) {
     EXPECT_NE(f.out.find(part), std::string::npos) << part << f.out;
 }
 
+TEST(CliCommand, SeveralWeightsAreOneProductEverywhere) {
+  const std::string sizes = " ag_gemm --tp 2 --m 64 --n 512,128,128 --k 256";
+  const Finished plan = run_command("plan --backend cuda" + sizes);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_NE(plan.out.find("m 64 n 256+64+64 k 256"), std::string::npos) << plan.out;
+  const Finished simulated = run_command("simulate --machine h200x2 --quiet --json -" + sizes);
+  EXPECT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_NE(simulated.out.find("\"n\":768"), std::string::npos) << simulated.out;
+}
+
 TEST(CliCommand, PlansSayHowBytesTravel) {
   const Finished f = run_command("plan gemm_rs --tp 4 --m 64 --n 64 --k 64 --workers 2");
   EXPECT_NE(f.out.find("machine: CPU ranks, 2 workers each, shared memory, "), std::string::npos)
