@@ -70,7 +70,10 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   const bool pulls = row_of(o.transport).pulls;
   const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
   const auto asked = [&](const AgGemmWay& c) {
-    return is_exchanged(c) ? o.path == Path::unfused : pulls;
+    if (!is_exchanged(c)) return pulls;
+    // Between more than two GPUs nobody has timed lines here.
+    return o.path == Path::unfused ||
+           (c.lines && p.ranks == 2 && yields_to_exchange(p, c.gemm.tile));
   };
   std::erase_if(overlapped, [&](const AgGemmWay& c) {
     return (!is_taken_unasked(c) && !asked(c)) || (c.relays() && !relays);

@@ -24,8 +24,6 @@ constexpr Index kLeastCopy = 4 << 20;  ///< bytes; smaller copies do not reach t
 constexpr Index kMostSentRows = 2048;  ///< of all ranks, by shard, sent by the product's warps
 constexpr Index kMostPushRows = 1024;  ///< likewise, whole
 constexpr int kMostWavesShared = 8;  ///< of many rows: of more waves one that is not full is little
-constexpr Index kPushers = 132;
-constexpr Index kMostChunks = 64;
 /// Multiprocessors: one less than that does not hold a cluster of every tile.
 constexpr int kLeastRelayed = 17;
 
@@ -137,7 +135,7 @@ class GatherCandidates {
     for (const Index parts : {1, 2, 4}) {
       const Index cut = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && (sent || cut * row_bytes_ < kLeastCopy)) break;
-      const Travel way{transport, route, sent ? push_chunk() : cut};
+      const Travel way{transport, route, sent ? sent_chunk_rows(most_rows_, p_.ranks) : cut};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
       const double chunk = left_us(gemm, 1 / static_cast<double>(gathering.chunks()), machine);
       const auto apart = [&](int shards, double us) {
@@ -173,7 +171,8 @@ class GatherCandidates {
   }
 
   void add_whole(const GemmPlan& gemm, const GemmMachine& machine) {
-    const Travel way{Transport::store, RouteKind::mesh, push_chunk()};
+    if (yields_to_exchange(p_, gemm.tile)) return;
+    const Travel way{Transport::store, RouteKind::mesh, sent_chunk_rows(most_rows_, p_.ranks)};
     const AgGemmWay plan{.gemm = gemm, .whole = true};
     add(plan, way,
         products_us(p_, plan, machine) + hardware_.call_us +
@@ -234,12 +233,6 @@ class GatherCandidates {
     return product_us(first_product(p_, gemm.tile, of(p_.m)), unshared, {of(tiles_by_shard(gemm))},
                       machine) -
            hardware_.fixed_us + behind_first_us(p_, gemm, p_.m, machine);
-  }
-
-  [[nodiscard]] Index push_chunk() const {
-    // As many pieces as there are multiprocessors.
-    const Index rows = schedule::ceil_div(most_rows_ * p_.ranks, kPushers);
-    return std::max(rows, schedule::ceil_div(most_rows_, kMostChunks));
   }
 
   const Problem& p_;

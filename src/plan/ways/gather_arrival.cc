@@ -12,6 +12,8 @@ using schedule::Index;
 
 /// Of the time in which a product's warps send rows: its own loads wait behind theirs.
 constexpr double kHeldUp = 0.4;
+constexpr Index kSenders = 132;
+constexpr Index kMostChunks = 64;
 
 /// Whether a copy engine writes to several peers, one after the other.
 bool pushes_in_turn(const Gathering& g) {
@@ -28,6 +30,12 @@ double rate_of(const Hardware& h, const Gathering& g) {
 }
 
 }  // namespace
+
+Index sent_chunk_rows(Index most_rows, int ranks) {
+  // As many pieces as there are multiprocessors.
+  return std::max(schedule::ceil_div(most_rows * ranks, kSenders),
+                  schedule::ceil_div(most_rows, kMostChunks));
+}
 
 double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks) {
   const TransportRow& row = row_of(g.way.transport);

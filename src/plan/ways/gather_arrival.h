@@ -28,6 +28,9 @@ struct Gathering {
   }
 };
 
+/// Rows per flag where warps of a product send shards of this many rows.
+schedule::Index sent_chunk_rows(schedule::Index most_rows, int ranks);
+
 /// Time from the start of the transfers until a shard's first `chunks` chunks (0: all) are here, if
 /// nothing else runs. `peer`: the shard's place in order of arrival, from 1.
 double arrival_us(const Hardware&, const Gathering&, int peer, schedule::Index chunks = 0);

@@ -23,8 +23,8 @@ constexpr Index kMostPushedBytes = Index{16} << 20;
 
 constexpr Index kRounds = 4;  ///< chunks per CTA, if there is enough work
 
-/// For these numbers of rows cuBLASLt's product takes this part of our fastest kernel's time, in
-/// the mean of what was timed (decision 0031); for others it is no faster.
+/// For these numbers of rows cuBLASLt's product takes this part of the time of our fastest kernel,
+/// if that is one of clusters, in the mean of what was timed (decision 0031); else it is no faster.
 constexpr schedule::RowRange kCublasRows{65, 512};
 constexpr double kCublasTime = 0.95;
 
@@ -124,7 +124,8 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
   const auto put = [&](UnfusedSumWay plan, bool fastest) {
     plans.push_back(plan);
     if (!cublas || !fastest) return;
-    const double less_us = faster ? (1 - kCublasTime) * plan.gemm.predicted_us : 0;
+    const double part = faster && plan.gemm.tile.cluster() > 1 ? kCublasTime : 1;
+    const double less_us = (1 - part) * plan.gemm.predicted_us;
     plan.gemm.predicted_us -= less_us;
     plan.predicted_us -= less_us;
     while (++plan.cublas <= kCublasAlgorithms) plans.push_back(plan);
