@@ -15,6 +15,8 @@
 namespace tilelace::gpu_test {
 namespace {
 
+constexpr int kPairsOfOneCta = 2048;  ///< of more pairs several CTAs make a map (moe_map.cu)
+
 struct Options {
   int shapes = 250;  ///< a type
   std::uint64_t seed = 1;
@@ -161,7 +163,7 @@ int Check::maps() {
   for (int i = 0; i < count; ++i) {
     LayerShape s;
     s.map.top_k = 1 + below(8);
-    s.map.m = 1 + below((o_.small ? 3000 : 200000) / s.map.top_k);
+    s.map.m = 1 + (kPairsOfOneCta + below(o_.small ? 2000 : 200000)) / s.map.top_k;
     s.map.experts = one_of<std::int64_t>({3, 64, 128, 256, 700, 1024});
     s.map.here = below(2) == 0 ? s.map.experts : 1 + below(s.map.experts);
     s.map.first = below(s.map.experts - s.map.here + 1);
