@@ -56,7 +56,7 @@ part_cuda() {
     echo "== cuda: no nvcc here, left out"
     return
   fi
-  stage "cuda: build, all kernels" build cuda "${cuda_targets[@]}" tests/gpu/all tilelace_cli \
+  stage "cuda: build, all kernels" build cuda "${cuda_targets[@]}" tests/gpu/all tilelace_cli cli_parts_test \
     cli_command_test
   stage "cuda: compiled kernels" python3 tools/check_kernels.py --require build/cuda
   stage "cuda: tests that differ" cuda_tests cuda "^CliCommand\.Doctor"
