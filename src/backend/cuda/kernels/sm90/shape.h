@@ -63,6 +63,8 @@ struct GemmShape {
   static_assert(kSharedBytes <= (Tile::per_sm == 1 ? 232448 : 115712) && kRowSlice % 8 == 0 &&
                 kRowSlice <= 256);
   static_assert(Tile::width % 8 == 0 && Tile::width <= 256);
+  // Else two slices may be partial at once, by unlike numbers, and there is one map for them.
+  static_assert(Tile::cluster_rows * kColSlice - Tile::width <= 8);
 };
 
 /// Sizes of a tile's partial. A partial has the accumulator's layout, in pieces of eight values
