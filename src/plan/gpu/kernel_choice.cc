@@ -9,7 +9,6 @@
 
 #include "core/architecture.h"
 #include "plan/gpu/staging.h"
-#include "plan/ways/gather_exchange.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
@@ -133,11 +132,6 @@ bool may_be_tuned(const KernelWay& way) {
   const auto* const gather = std::get_if<AgGemmWay>(&way);
   if (gather != nullptr) return !row_of(gather->transport).pulls;
   return !std::holds_alternative<HandedPartialsWay>(way);
-}
-
-bool is_taken_unasked(const KernelWay& way) {
-  const auto* const gather = std::get_if<AgGemmWay>(&way);
-  return may_be_tuned(way) && (gather == nullptr || !is_exchanged(*gather));
 }
 
 std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {

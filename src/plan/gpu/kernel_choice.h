@@ -42,9 +42,6 @@ bool multiply_alike(const KernelWay&, const KernelWay&);
 /// Whether tuning times this candidate, and a table may choose it, if no option asks for it. Not an
 /// ag_gemm that pulls rows (never fastest), or a HandedPartialsWay (its sums may have other bits).
 bool may_be_tuned(const KernelWay&);
-/// Whether the planner may choose this candidate by its prediction alone. Not an ag_gemm that an
-/// exchange precedes either: it is faster in so few rows that only a measurement tells.
-bool is_taken_unasked(const KernelWay&);
 
 /// The plan's candidate if it has this type; else null.
 template <class Way>

@@ -171,7 +171,6 @@ class GatherCandidates {
   }
 
   void add_whole(const GemmPlan& gemm, const GemmMachine& machine) {
-    if (yields_to_exchange(p_, gemm.tile)) return;
     const Travel way{Transport::store, RouteKind::mesh, sent_chunk_rows(most_rows_, p_.ranks)};
     const AgGemmWay plan{.gemm = gemm, .whole = true};
     add(plan, way,
