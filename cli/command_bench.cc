@@ -141,14 +141,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   command->add_option("--layer", o->model.layer, "A layer's number, or all")
       ->default_str("0")
       ->needs("--model");
-  command
-      ->add_option("--n", o->n,
-                   "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192; MLP: "
-                   "the inner width)")
-      ->delimiter(',')
-      ->check(whole_between(1, kMostSize));
-  command->add_option("--k", o->k, "Length of each dot product, unsharded")
-      ->check(whole_between(1, kMostSize));
+  add_extent_options(*command, o->n, o->k, "; MLP: the inner width");
   command
       ->add_option("--candidates", o->candidates,
                    "GPU ranks: time the best N predictions of each kind of plan; fused is the "

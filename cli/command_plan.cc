@@ -179,13 +179,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_flag("--ops", o->ops, "Print what the ops are, their operands and shapes");
   command->add_option("--model", o->model.model,
                       "A model's layer: a name, config.json, folder, or sizes; see below");
-  command
-      ->add_option("--n", o->n,
-                   "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192)")
-      ->delimiter(',')
-      ->check(whole_between(1, kMostSize));
-  command->add_option("--k", o->k, "Length of each dot product, unsharded")
-      ->check(whole_between(1, kMostSize));
+  add_extent_options(*command, o->n, o->k);
   command->add_option("--tp", o->ranks, "Ranks")
       ->capture_default_str()
       ->check(whole_between(1, 64));

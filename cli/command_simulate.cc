@@ -219,13 +219,7 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
       .add_option("--product", o.model.layer,
                   "Only this product of the layer: qkv, attn_out, gate_up or up, down")
       ->needs("--model");
-  command
-      .add_option("--n", o.n,
-                  "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192)")
-      ->delimiter(',')
-      ->check(whole_between(1, kMostSize));
-  command.add_option("--k", o.k, "Length of each dot product, unsharded")
-      ->check(whole_between(1, kMostSize));
+  add_extent_options(command, o.n, o.k);
   command.add_option("--m", o.m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor")
       ->required();
   command.add_option("--tp", o.local, "Ranks of a node")

@@ -274,6 +274,18 @@ void add_session_options(CLI::App& command, SessionOptions& o) {
                    "No table and no progress bar; wrong results are still printed");
 }
 
+void add_extent_options(CLI::App& command, std::vector<std::int64_t>& n, std::int64_t& k,
+                        const std::string& of_mlp) {
+  command
+      .add_option(
+          "--n", n,
+          "Columns of the unsharded product (ag_gemm: of each weight, as 8192,8192" + of_mlp + ")")
+      ->delimiter(',')
+      ->check(whole_between(1, kMostSize));
+  command.add_option("--k", k, "Length of each dot product, unsharded")
+      ->check(whole_between(1, kMostSize));
+}
+
 void add_plan_option(CLI::App& command, std::vector<std::string>& plans) {
   command
       .add_option("--plan", plans,

@@ -3,6 +3,7 @@
 // and records are written.
 #pragma once
 #include <CLI/App.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -43,6 +44,10 @@ int parse_architecture(const std::string& text, Device device);
 std::string link_text(const Machine& machine);
 /// Adds --backend to a command.
 void add_backend_option(CLI::App& command, std::string& backend);
+
+/// Adds --n and --k, a product's extents, to a command. `of_mlp`: what --n is of an MLP, for help.
+void add_extent_options(CLI::App& command, std::vector<std::int64_t>& n, std::int64_t& k,
+                        const std::string& of_mlp = "");
 
 /// Adds --plan to a command.
 void add_plan_option(CLI::App& command, std::vector<std::string>& plans);
