@@ -75,18 +75,26 @@ struct GatherOrderOf {
   /// Index of the section's tensor map in a kernel's `tail` (maps for the last rows of sections).
   [[nodiscard]] TILELACE_HD constexpr int tail(int section) const { return whole ? 0 : section; }
 
-  /// Waits until rows [first, last) of a section can be read, by a wait(flag) for each chunk. Only
-  /// a whole order waits for own rows, since it stages them; an order by shard reads them in place.
-  template <class Verbs>
-  TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
+  /// Calls f(flag, flags) for each run of consecutive flags that must be raised before rows
+  /// [first, last) of a section can be read. Only a whole order awaits own rows, since it stages
+  /// them; an order by shard reads them in place.
+  template <class F>
+  TILELACE_ROLE void for_awaited(int section, int first, int last, F f) const {
     if constexpr (kMost > kFewWalks) {
       if (!whole && section == 0) return;
-      if (!whole) return wait_for_chunks(section, first, last, v);
+      if (!whole) return for_chunks(section, first, last, f);
     }
     for (int i = whole ? 0 : 1; i < ranks; ++i) {
       if (!whole && i != section) continue;
-      wait_for_chunks(i, first, last, v);
+      for_chunks(i, first, last, f);
     }
+  }
+  /// Waits for these flags one after the other, by the verb wait(flag).
+  template <class Verbs>
+  TILELACE_ROLE void wait_for_rows(int section, int first, int last, Verbs& v) const {
+    for_awaited(section, first, last, [&v](int flag, int flags) {
+      for (int i = 0; i < flags; ++i) v.wait(flag + i);
+    });
   }
 
   /// Adds a walk over columns [begin, end) of sections [first, last).
@@ -100,15 +108,15 @@ struct GatherOrderOf {
   }
 
  private:
-  /// Waits for the i-th shard's chunks that have rows in [first, last).
-  template <class Verbs>
-  TILELACE_ROLE void wait_for_chunks(int i, int first, int last, Verbs& v) const {
+  /// Calls f for the i-th shard's chunks that have rows in [first, last).
+  template <class F>
+  TILELACE_ROLE void for_chunks(int i, int first, int last, F& f) const {
     const int from = first > shard[i].begin ? first : shard[i].begin;
     const int to = last < shard[i].end ? last : shard[i].end;
     if (from >= to) return;
+    const int chunk = (from - shard[i].begin) / chunk_rows;
     const int last_chunk = (to - 1 - shard[i].begin) / chunk_rows;
-    for (int c = (from - shard[i].begin) / chunk_rows; c <= last_chunk; ++c)
-      v.wait(shard[i].source * max_chunks + c);
+    f(shard[i].source * max_chunks + chunk, last_chunk - chunk + 1);
   }
 };
 

@@ -56,6 +56,12 @@ struct GemmPlan {
   double predicted_us = 0;
   int share = 0;         ///< SMs of the device's share that the GEMM may use; 0: no share, all SMs
   int architecture = 0;  ///< index in kArchitectures
+
+  /// CTAs of a kernel with this many tiles.
+  [[nodiscard]] constexpr int ctas(std::int64_t tiles) const {
+    const bool few = split_tiles == 0 && tiles < workers;
+    return (few ? static_cast<int>(tiles) : workers) * tile.cluster();
+  }
 };
 
 std::ostream& operator<<(std::ostream&, const GemmPlan&);

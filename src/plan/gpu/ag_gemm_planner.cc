@@ -58,12 +58,6 @@ std::tuple<Transport, RouteKind, bool> way_of(const AgGemmWay& c) {
   return {c.transport, c.route, c.whole};
 }
 
-/// Whether rows that the product sends arrive late (yields_to_exchange).
-bool is_late(const Problem& p, const AgGemmWay& c) {
-  return c.whole && c.path == Path::fused && row_of(c.transport).by_workers() &&
-         yields_to_exchange(p, c.gemm.tile);
-}
-
 std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
                                      const PlanOptions& o) {
   std::vector<KernelWay> all;
@@ -75,13 +69,9 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
   // asked for.
   const bool pulls = row_of(o.transport).pulls;
   const bool relays = pulls || o.route == RouteKind::ring || !machine.shared_device;
-  const bool tile = o.tile_m || o.tile_n;
   const auto taken = [&](const AgGemmWay& c) {
-    // By predictions alone between two GPUs: between more nobody has timed lines here.
-    if (is_exchanged(c))
-      return o.path == Path::unfused ||
-             (c.lines && p.ranks == 2 && yields_to_exchange(p, c.gemm.tile));
-    return is_late(p, c) ? tile : pulls || !row_of(c.transport).pulls;
+    if (is_exchanged(c)) return o.path == Path::unfused;
+    return pulls || !row_of(c.transport).pulls;
   };
   std::erase_if(overlapped,
                 [&](const AgGemmWay& c) { return !taken(c) || (c.relays() && !relays); });
@@ -141,7 +131,6 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   std::vector<KernelWay> all;
   const auto add = [&](const std::vector<AgGemmWay>& ways) {
     for (const AgGemmWay& c : ways) {
-      if (kinds.empty() && is_late(p, c)) continue;
       all.emplace_back(c);
       if (has_unfused(c)) all.emplace_back(unfused_of(c, p, gemm_machine(machine)));
     }

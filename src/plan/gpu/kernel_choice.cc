@@ -103,8 +103,7 @@ Plan plan_of(const Problem& p, KernelWay way, int grid) {
   tell_staging(p, gemm.architecture, plan);
   if (grid == 0) {
     const int tiles = std::visit([&](const auto& w) { return tiles_of(w, p); }, way);
-    grid = (gemm.split_tiles == 0 ? std::min(gemm.workers, tiles) : gemm.workers) *
-           gemm.tile.cluster();
+    grid = gemm.ctas(tiles);
   }
   plan.kernel = std::make_shared<const KernelChoice>(KernelChoice{std::move(way), grid});
   return plan;

@@ -12,8 +12,6 @@ using schedule::Index;
 
 /// Of the time in which a product's warps send rows: its own loads wait behind theirs.
 constexpr double kHeldUp = 0.4;
-constexpr Index kSenders = 132;
-constexpr Index kMostChunks = 64;
 
 /// Whether a copy engine writes to several peers, one after the other.
 bool pushes_in_turn(const Gathering& g) {
@@ -31,10 +29,10 @@ double rate_of(const Hardware& h, const Gathering& g) {
 
 }  // namespace
 
-Index sent_chunk_rows(Index most_rows, int ranks) {
-  // As many pieces as there are multiprocessors.
-  return std::max(schedule::ceil_div(most_rows * ranks, kSenders),
-                  schedule::ceil_div(most_rows, kMostChunks));
+Index sent_chunk_rows(Index rows, int targets, int ctas) {
+  Index chunk = schedule::max_of(1, schedule::ceil_div(rows * targets, ctas));
+  while (schedule::ceil_div(rows, chunk) * targets > ctas && chunk < rows) ++chunk;
+  return chunk;
 }
 
 double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks) {

@@ -28,8 +28,9 @@ struct Gathering {
   }
 };
 
-/// Rows per flag where warps of a product send shards of this many rows.
-schedule::Index sent_chunk_rows(schedule::Index most_rows, int ranks);
+/// Rows per flag where CTAs of a product send a shard of `rows` rows to each of `targets` ranks: no
+/// CTA sends two chunks, since it would wait for the first one to arrive.
+schedule::Index sent_chunk_rows(schedule::Index rows, int targets, int ctas);
 
 /// Time from the start of the transfers until a shard's first `chunks` chunks (0: all) are here, if
 /// nothing else runs. `peer`: the shard's place in order of arrival, from 1.

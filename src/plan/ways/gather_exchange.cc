@@ -7,25 +7,12 @@
 #include "plan/base/schedules.h"
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/share.h"
-#include "plan/ways/gather_arrival.h"
 #include "tilelace/transport_table.h"
 
 namespace tilelace::plan {
-namespace {
-
-constexpr schedule::Index kLanes = 32;  ///< of the warp that waits for rows, each for a flag
-
-}  // namespace
 
 bool is_exchanged(const AgGemmWay& way) {
   return way.path == Path::unfused && row_of(way.transport).by_workers();
-}
-
-bool yields_to_exchange(const Problem& p, const GemmTile& tile) {
-  if (tile.cluster() > 1) return false;
-  const auto borders = borders_of(p);
-  const schedule::Index rows = split_of(p, borders).max_rows();
-  return schedule::ceil_div(rows, sent_chunk_rows(rows, p.ranks)) * (p.ranks - 1) > kLanes;
 }
 
 CollectiveCall gathered_rows(const Problem& p, int rank) {

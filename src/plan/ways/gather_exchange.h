@@ -14,12 +14,6 @@ namespace tilelace::plan {
 /// Whether an exchange of its own brings the rows.
 bool is_exchanged(const AgGemmWay&);
 
-/// Whether rows that a product of this tile sends, whole, would arrive late: each of its CTAs,
-/// which are in no cluster, waits by itself for more flags than a warp has lanes, 3 to 6 us longer
-/// (docs/lab/0035). An exchange by lines is predicted well, and takes the place of that plan unless
-/// the plan is asked for.
-bool yields_to_exchange(const Problem&, const GemmTile&);
-
 /// The exchange's call: `in` is this rank's rows, `out` the rows of all ranks.
 CollectiveCall gathered_rows(const Problem&, int rank);
 /// The machine of a GEMM, as an exchange sees it.
