@@ -21,7 +21,7 @@ struct Look {
 /// for the best of that half. Only samples of kFullLook rank large GEMMs correctly, since these run
 /// at the power limit.
 inline constexpr Look kFirstLook{6e3, 3e3}, kSecondLook{12e3, 6e3}, kFullLook{40e3, 10e3};
-inline constexpr std::size_t kFinalists = 4;
+inline constexpr std::size_t kFinalists = 4;  ///< and call 0
 inline constexpr int kFullRounds = 4;
 /// A call gets no second sample if its prediction is more than this many times the best prediction
 /// and its first sample is more than this many times the best first sample.
