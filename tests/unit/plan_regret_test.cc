@@ -29,10 +29,12 @@ using nlohmann::json;
 constexpr std::size_t kFewestCandidates = 12;
 
 /// A plan's words. Where cuBLASLt multiplies, without those of a tile, which then does nothing.
+/// Where a product's warps send rows, without the rows per flag, which follow from the other words.
 std::string words_of(const std::string& plan) {
+  static const std::regex of_flags(R"(^(ag_gemm fused mesh store .*)chunk [0-9]+ )");
   static const std::regex of_tiles(
       R"(tile [0-9x]+ |workers [0-9]+ |; \w+ split [0-9]+ group [0-9]+| along n| early| grid [0-9]+)");
-  if (plan.find(" cublas ") == std::string::npos) return plan;
+  if (plan.find(" cublas ") == std::string::npos) return std::regex_replace(plan, of_flags, "$1");
   return std::regex_replace(plan, of_tiles, "");
 }
 std::string words_of(const Plan& plan) { return words_of(fmt::format("{}", fmt::streamed(plan))); }
@@ -193,10 +195,10 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   ASSERT_NO_FATAL_FAILURE(measure_regrets(2, two));
   EXPECT_LE(two.predicted.mean(), 0.07);
   EXPECT_LE(two.without.mean(), 0.03);
-  // 10 % is what is wanted. Beyond it are 14 products, most of few columns or 96 to 256 rows. The
-  // farthest are a gather of 256 rows, whose p80 is predicted 22 % too slow, and then 20 %.
-  EXPECT_LE(two.without.worst_timed, 0.34);
-  EXPECT_LE(two.predicted.newer + two.without.newer, 4);
+  // 10 % is what is wanted. Beyond it are 12 products, most of few columns or 96 to 256 rows. The
+  // farthest are a gather of 256 rows, whose p80 is predicted 25 % too slow, and a sum of 192.
+  EXPECT_LE(two.without.worst_timed, 0.21);
+  EXPECT_EQ(two.predicted.newer + two.without.newer, 0);
   EXPECT_EQ(two.without.untimed, 0);
 }
 
