@@ -89,6 +89,23 @@ TEST(AgGemmWay, MediumIsAProductOfTheLargestShard) {
   }
 }
 
+TEST(AgGemmWay, NoCtaSendsTwoChunks) {
+  int sent = 0;
+  for (const std::int64_t m : {1, 33, 128, 333, 777, 1024})
+    for (const int ranks : {2, 4, 8})
+      for (const AgGemmWay& p : ag_gemm_candidates(problem(m, ranks))) {
+        if (p.path != Path::fused || p.transport != Transport::store) continue;
+        ++sent;
+        const std::int64_t rows = (m + ranks - 1) / ranks;
+        const std::int64_t targets = p.whole ? ranks : ranks - 1;
+        const std::int64_t ctas = p.gemm.ctas(tiles_of(p, problem(m, ranks)));
+        const auto chunks = [&](std::int64_t of) { return (rows + of - 1) / of * targets; };
+        ASSERT_TRUE(chunks(p.chunk_rows) <= ctas || p.chunk_rows == rows) << m << ' ' << ranks;
+        ASSERT_TRUE(p.chunk_rows == 1 || chunks(p.chunk_rows - 1) > ctas) << m << ' ' << ranks;
+      }
+  EXPECT_GT(sent, 1000);
+}
+
 TEST(AgGemmWay, WhatCannotBePlannedIsRefused) {
   Problem p = problem(0);
   EXPECT_THROW(static_cast<void>(ag_gemm_candidates(p)), Error);
