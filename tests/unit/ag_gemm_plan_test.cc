@@ -93,15 +93,18 @@ TEST(AgGemmWay, NoCtaSendsTwoChunks) {
   int sent = 0;
   for (const std::int64_t m : {1, 33, 128, 333, 777, 1024})
     for (const int ranks : {2, 4, 8})
-      for (const AgGemmWay& p : ag_gemm_candidates(problem(m, ranks))) {
-        if (p.path != Path::fused || p.transport != Transport::store) continue;
-        ++sent;
-        const std::int64_t rows = (m + ranks - 1) / ranks;
-        const std::int64_t targets = p.whole ? ranks : ranks - 1;
-        const std::int64_t ctas = p.gemm.ctas(tiles_of(p, problem(m, ranks)));
-        const auto chunks = [&](std::int64_t of) { return (rows + of - 1) / of * targets; };
-        ASSERT_TRUE(chunks(p.chunk_rows) <= ctas || p.chunk_rows == rows) << m << ' ' << ranks;
-        ASSERT_TRUE(p.chunk_rows == 1 || chunks(p.chunk_rows - 1) > ctas) << m << ' ' << ranks;
+      for (const std::int64_t n : {64, 7168}) {  // of one to two CTAs, and of many
+        const Problem gather = cuda_problem(Op::ag_gemm, ranks, m, n, 8192);
+        for (const AgGemmWay& p : ag_gemm_candidates(gather)) {
+          if (p.path != Path::fused || p.transport != Transport::store) continue;
+          ++sent;
+          const std::int64_t rows = (m + ranks - 1) / ranks;
+          const std::int64_t targets = p.whole ? ranks : ranks - 1;
+          const std::int64_t ctas = p.gemm.ctas(tiles_of(p, gather));
+          const auto chunks = [&](std::int64_t of) { return (rows + of - 1) / of * targets; };
+          ASSERT_TRUE(chunks(p.chunk_rows) <= ctas || p.chunk_rows == rows) << m << ' ' << ranks;
+          ASSERT_TRUE(p.chunk_rows == 1 || chunks(p.chunk_rows - 1) > ctas) << m << ' ' << ranks;
+        }
       }
   EXPECT_GT(sent, 1000);
 }

@@ -115,13 +115,6 @@ class GatherCandidates {
     return all;
   }
 
-  /// Rows per flag that the CTAs of a plan send. Whole, own rows are sent to the own slot, too.
-  [[nodiscard]] Index sent_rows(const GemmPlan& gemm, bool whole) const {
-    const Index tiles = tiles_of({.gemm = gemm, .whole = whole}, p_);
-    return sent_chunk_rows(most_rows_, whole ? p_.ranks : std::max(1, p_.ranks - 1),
-                           gemm.ctas(tiles));
-  }
-
   void add(AgGemmWay plan, const Travel& way, double us) {
     plan.transport = way.transport;
     plan.route = way.route;
@@ -142,7 +135,9 @@ class GatherCandidates {
     for (const Index parts : {1, 2, 4}) {
       const Index cut = schedule::max_of(1, schedule::ceil_div(most_rows_, parts));
       if (parts > 1 && (sent || cut * row_bytes_ < kLeastCopy)) break;
-      const Travel way{transport, route, sent ? sent_rows(gemm, false) : cut};
+      const Index chunk_rows =
+          sent ? sent_chunk_rows(most_rows_, p_.ranks - 1, gemm.ctas(tiles_by_shard(gemm))) : cut;
+      const Travel way{transport, route, chunk_rows};
       const Gathering gathering{way, most_rows_, row_bytes_, p_.ranks};
       const double chunk = left_us(gemm, 1 / static_cast<double>(gathering.chunks()), machine);
       const auto apart = [&](int shards, double us) {
@@ -178,8 +173,10 @@ class GatherCandidates {
   }
 
   void add_whole(const GemmPlan& gemm, const GemmMachine& machine) {
-    const Travel way{Transport::store, RouteKind::mesh, sent_rows(gemm, true)};
     const AgGemmWay plan{.gemm = gemm, .whole = true};
+    // Own rows are sent to the own slot, too.
+    const Travel way{Transport::store, RouteKind::mesh,
+                     sent_chunk_rows(most_rows_, p_.ranks, gemm.ctas(tiles_of(plan, p_)))};
     add(plan, way,
         products_us(p_, plan, machine) + hardware_.call_us +
             arrival_us(hardware_, {way, most_rows_, row_bytes_, p_.ranks}, p_.ranks - 1));

@@ -30,9 +30,8 @@ double rate_of(const Hardware& h, const Gathering& g) {
 }  // namespace
 
 Index sent_chunk_rows(Index rows, int targets, int ctas) {
-  Index chunk = schedule::max_of(1, schedule::ceil_div(rows * targets, ctas));
-  while (schedule::ceil_div(rows, chunk) * targets > ctas && chunk < rows) ++chunk;
-  return chunk;
+  const Index chunks = std::max(1, ctas / std::max(1, targets));
+  return schedule::max_of(1, schedule::ceil_div(rows, chunks));
 }
 
 double arrival_us(const Hardware& h, const Gathering& g, int peer, Index chunks) {

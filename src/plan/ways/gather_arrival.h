@@ -28,8 +28,8 @@ struct Gathering {
   }
 };
 
-/// Rows per flag where CTAs of a product send a shard of `rows` rows to each of `targets` ranks: no
-/// CTA sends two chunks, since it would wait for the first one to arrive.
+/// Rows per flag where CTAs of a product send a shard of `rows` rows to each of `targets` ranks: as
+/// few as leave no CTA two chunks, since it would wait for the first one to arrive.
 schedule::Index sent_chunk_rows(schedule::Index rows, int targets, int ctas);
 
 /// Time from the start of the transfers until a shard's first `chunks` chunks (0: all) are here, if
