@@ -97,7 +97,7 @@ PlanOptions parse_plan_options(const std::string& what, const std::string& text)
 /// All choices of a call, as a printable value; equal on every rank. On GPU ranks a worker is a
 /// cluster of CTAs, and tile_m x tile_n is its tile (swiglu: half of tile_n is gate, half is up).
 /// Transports on GPU ranks:
-///   ag_gemm   `push`, `pull`: copy engines; `store`: idle warps of the GEMM kernel
+///   ag_gemm   `push`, `pull`: copy engines; `store`: threads of the GEMM kernel
 ///   sums      `store`: the GEMM or summing kernel writes to peers; `push`: kernels of a collective
 ///             (medium: copy engines) send partial sums; `pull`: the summing kernel (fused gemm_ar:
 ///             warps of the GEMM) reads all ranks' partial sums; `multimem`: the NVLink switch adds

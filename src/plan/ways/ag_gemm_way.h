@@ -19,7 +19,7 @@ struct AgGemmWay {
   /// place; the peers' shards follow in order of arrival.
   bool whole = false;
   /// What moves rows. `push`: copy engines of the sender; `pull`: copy engines of the receiver;
-  /// `store`: idle warps of the GEMM kernel (unfused: an exchange, gather_exchange.h); `nccl`:
+  /// `store`: threads of the GEMM kernel (unfused: an exchange, gather_exchange.h); `nccl`:
   /// NCCL.
   Transport transport = {};
   std::int64_t chunk_rows = 0;  ///< rows per flag

@@ -19,23 +19,22 @@ TILELACE_DEVICE void land(uint4* to, const uint4& v) {
     add_vector<kLanding>(to, v);
 }
 
-/// Each thread issues four loads before its first store, since a round trip to a peer is long.
-template <Landing kLanding>
+/// Each thread issues up to kBatch loads before their stores, since a round trip to memory is long.
+template <Landing kLanding, int kBatch>
 TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, std::size_t bytes) {
-  constexpr int kBatch = 4;
   auto* const t = static_cast<uint4*>(to);
   const auto* const f = static_cast<const uint4*>(from);
   const std::size_t count = bytes / sizeof(uint4);
   const auto step = static_cast<std::size_t>(crew.threads);
-  std::size_t i = static_cast<std::size_t>(crew.thread);
-  for (; i + (kBatch - 1) * step < count; i += kBatch * step) {
+  for (auto i = static_cast<std::size_t>(crew.thread); i < count; i += kBatch * step) {
     uint4 v[kBatch];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) v[b] = f[i + b * step];
+    for (int b = 0; b < kBatch; ++b)
+      if (i + b * step < count) v[b] = f[i + b * step];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) land<kLanding>(t + i + b * step, v[b]);
+    for (int b = 0; b < kBatch; ++b)
+      if (i + b * step < count) land<kLanding>(t + i + b * step, v[b]);
   }
-  for (; i < count; i += step) land<kLanding>(t + i, f[i]);
 }
 
 }  // namespace detail
@@ -43,9 +42,11 @@ TILELACE_DEVICE void move_vectors(const Crew& crew, void* to, const void* from, 
 /// Copies `bytes` bytes. Addresses and length are multiples of 16. Called by: every thread of the
 /// crew. The source must be visible to the calling threads; for a peer's data this takes a wait,
 /// then a barrier. Never blocks. Publishes nothing, so publish must be called afterwards.
+/// kBatch: vectors that a thread has on their way at once, four registers each.
+template <int kBatch = 4>
 TILELACE_DEVICE void copy_by_threads(const Crew& crew, void* to, const void* from,
                                      std::size_t bytes) {
-  detail::move_vectors<Landing::copy>(crew, to, from, bytes);
+  detail::move_vectors<Landing::copy, kBatch>(crew, to, from, bytes);
 }
 
 /// Adds each element to the one at the destination, by a relaxed operation at system scope
@@ -55,7 +56,7 @@ template <Landing kLanding>
 TILELACE_DEVICE void add_by_threads(const Crew& crew, void* to, const void* from,
                                     std::size_t bytes) {
   static_assert(kLanding != Landing::copy, "copy_by_threads copies");
-  detail::move_vectors<kLanding>(crew, to, from, bytes);
+  detail::move_vectors<kLanding, 4>(crew, to, from, bytes);
 }
 
 }  // namespace tilelace::cuda

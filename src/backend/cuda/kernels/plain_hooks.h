@@ -52,6 +52,9 @@ struct PlainHooks {
     return 0;
   }
   static TILELACE_DEVICE void init(typename Body::Shared /*shared*/) {}
+  /// For all threads that multiply, once the previous kernel has ended.
+  template <class Params>
+  static TILELACE_DEVICE void before_products(const Params& /*p*/) {}
   template <class Params>
   static TILELACE_DEVICE void spare_warp(const Params& /*p*/, typename Body::Shared /*shared*/,
                                          const Place& /*place*/, int /*warp*/) {}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ag_gemm: a GEMM whose tokens come from peers. Tiles are walked shard by shard in order of
 // arrival, or all rows are walked as one matrix. The loading warp waits for the flags of the rows
-// that it loads, another warp waits for the peers' headers, and two warps may send this rank's
-// rows.
+// that it loads, another warp waits for the peers' headers, and this rank's rows may be sent, too
+// (send_rows.h).
 #pragma once
 #include "backend/cuda/device/call_params.h"
 #include "backend/cuda/kernels/operands.h"
@@ -50,6 +50,7 @@ struct Gathering : PlainHooks<B> {
   using Place = typename B::Place;
   static constexpr int kLoadRegisters = B::Shape::kWaitingRegisters;
   static constexpr bool kSends = plan::can_push(B::Tile::blocks, B::Tile::width);
+  static constexpr int kMultiplying = B::Shape::kThreads - 128;  ///< threads of a CTA
 
   static TILELACE_DEVICE void prefetch(const Params& p) {
     ptx::prefetch_map(p.out);
@@ -117,12 +118,15 @@ struct Gathering : PlainHooks<B> {
     }
   };
 
+  static TILELACE_DEVICE void before_products(const Params& p) {
+    if constexpr (kSends) push_before_products(p, kMultiplying);
+  }
   static TILELACE_DEVICE void spare_warp(const Params& p, Shared shared, const Place& /*place*/,
                                          int warp) {
     if (warp == 1) admit(p, shared, [] { ptx::sync_threads(kNumberBarrier, kNumberThreads); });
     if (warp >= 2) {
       if constexpr (kSends)
-        push_rows(p);
+        push_by_spare_warps(p, kMultiplying);
       else
         // stays: the barrier expects these threads, too
         ptx::arrive_threads(kNumberBarrier, kNumberThreads);

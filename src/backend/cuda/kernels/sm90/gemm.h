@@ -57,6 +57,7 @@ TILELACE_DEVICE void run_gemm(const typename Op::Params& p) {
   } else {
     if constexpr (Shape::kMovesRegisters) ptx::registers_more<(504 - Op::kLoadRegisters) / 2>();
     ptx::wait_prerequisites();
+    Op::before_products(p);
     GemmMath<Op> math(p, shared, place, warpgroup - 1);
     math.run();
   }
