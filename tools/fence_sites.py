@@ -168,6 +168,7 @@ PUSHED = ("unfused push,unfused push in one shot,unfused push in two shots,unfus
 # Together they reach every site.
 RUNS = {
     "ag_gemm": Run(8, "ag_gemm"),
+    "whole": Run(4, "ag_gemm", "store whole"),  # threads that multiply copy rows first
     "gemm_rs": Run(8, "gemm_rs"),
     "gemm_ar": Run(8, "gemm_ar"),
     # Relays need so many multiprocessors; from three ranks on what came is handed on.
