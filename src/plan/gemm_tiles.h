@@ -97,11 +97,12 @@ constexpr bool can_share(const GemmTile& t) {
 }
 
 /// Whether there are kernels that compute gate and up in one product. To keep the build short,
-/// these exist only for tiles whose columns can be halved and that predictions choose for the MLPs
-/// of models.
+/// these exist only for tiles that predictions choose for the MLPs of models. Columns of the weight
+/// are halved; in swapped tiles one of a warpgroup's two blocks is gate, the other one up.
 constexpr bool can_gate(const GemmTile& t) {
-  return is_one_of(t.name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176",
-                            "p144", "s96_1x2", "s32_1x2"});
+  return is_one_of(
+      t.name, {"c224", "c128_1x2", "c112_1x2", "c80_1x2", "c64_1x2", "p192", "p176", "p144",
+               "s96_1x2", "s32_1x2", "y104_1x2", "y152_1x2", "y168_1x2", "q104", "q136", "q160"});
 }
 
 /// Whether gemm_ar has kernels with transport pull, in which a rank's partials stay in its memory

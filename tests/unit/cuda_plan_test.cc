@@ -252,17 +252,16 @@ TEST(CudaPlan, OfSwigluHasTilesOfGateAndUp) {
 
 /// As one product over the columns of both: not twice that of one.
 TEST(CudaPlan, OfSwigluIsOneProductOfBothWidths) {
-  // Others have tiles with tokens across, which gate and up have not.
-  for (const std::int64_t m : {256, 1024, 4096, 16384}) {
+  for (const std::int64_t m : {256, 333, 1024, 4096, 16384}) {
     const GemmPlan both = gemm_alone(gated_problem(m), 0, cuda_machine());
     const GemmPlan wide = gemm_alone(gather_problem(m, {2 * 7168}), 0, cuda_machine());
     EXPECT_LT(both.predicted_us, 1.05 * wide.predicted_us) << m;
     const GemmProblem product = product_of(gated_problem(m), 0, m);
     EXPECT_EQ(product, (GemmProblem{m, 2 * 7168, 8192, DType::bf16, true}));
     EXPECT_EQ(product.out_n(), 7168);
-    const int cols = work_of(both, product).order.cols;
-    const int columns = both.tile.worker_cols() / 2;  // of the result, a tile
-    EXPECT_EQ(cols, (7168 + columns - 1) / columns);
+    const schedule::GemmOrder order = work_of(both, product).order;
+    const int columns = both.tile.worker_columns() / 2;  // of the result, a tile
+    EXPECT_EQ(both.tile.swapped ? order.rows : order.cols, (7168 + columns - 1) / columns);
   }
 }
 
@@ -287,16 +286,21 @@ TEST(CudaPlan, UpToFourWeightsHaveOneKernel) {
 }
 
 TEST(CudaPlan, TilesOfGateAndUpCanBeHalved) {
-  int gated = 0;
+  int columns = 0, blocks = 0;
   for (const GemmTile& t : kGemmTiles) {
     if (!can_gate(t)) continue;
-    ++gated;
-    EXPECT_FALSE(t.swapped) << t.name;
-    EXPECT_EQ(t.width % 16, 0) << t.name;
     EXPECT_LE(t.cluster_rows, 2) << t.name;
     EXPECT_NE(t.name, "t192");
+    if (t.swapped) {
+      EXPECT_EQ(t.blocks, 2) << t.name;
+      ++blocks;
+    } else {
+      EXPECT_EQ(t.width % 16, 0) << t.name;
+      ++columns;
+    }
   }
-  EXPECT_EQ(gated, 10);
+  EXPECT_EQ(columns, 10);
+  EXPECT_EQ(blocks, 6);
 }
 
 TEST(CudaPlan, ShapesBeyondTheIntegersOfKernelsAreRefused) {

@@ -85,14 +85,19 @@ TimedProblem problem_of(const json& record) {
 /// The problems of a file of records.
 struct TimedProblems {
   std::vector<TimedProblem> rows;
-  std::map<std::string, std::string> since;  ///< by tile: the first record that has it
+  std::map<std::string, std::string> since;  ///< by kernel: the first record that has it
 
-  /// Whether nobody could time this plan, since its tile came later. Prints the row then.
+  /// A tile's kernels of gate and up may be newer than its others.
+  static std::string kernel_of(const Problem& p, const std::string& tile) {
+    return p.activation == Activation::swiglu ? tile + " of gate and up" : tile;
+  }
+  /// Whether nobody could time this plan, since its kernel came later. Prints the row then.
   [[nodiscard]] bool is_newer(const TimedProblem& row, const Plan& plan) const {
     if (row.timed(plan)) return false;
-    const auto first = since.find(std::string(gemm_of(plan.kernel->way).tile.name));
+    const std::string tile(gemm_of(plan.kernel->way).tile.name);
+    const auto first = since.find(kernel_of(row.problem, tile));
     if (first != since.end() && first->second <= row.time) return false;
-    fmt::print("left out, its tile is newer: {}\n", row.name);
+    fmt::print("left out, {} is newer: {}\n", tile, row.name);
     return true;
   }
 };
@@ -106,7 +111,9 @@ TimedProblems timed_problems(const std::string& file) {
     for (const auto& [words, us] : row.us) {
       std::smatch found;
       if (!std::regex_search(words, found, tile)) continue;
-      std::string& first = all.since.emplace(found[1], row.time).first->second;
+      std::string& first =
+          all.since.emplace(TimedProblems::kernel_of(row.problem, found[1]), row.time)
+              .first->second;
       first = std::min(first, row.time);
     }
     if (row.us.size() >= kFewestCandidates) all.rows.push_back(std::move(row));
@@ -135,7 +142,7 @@ struct Regret {
                       fmt::format("{}: {:.1f} us, {:.1f} by {}", row.name, row.took(plan),
                                   row.fastest(), fmt::streamed(plan)));
   }
-  /// The same, but leaves out a choice whose tile came after the row.
+  /// The same, but leaves out a choice whose kernel came after the row.
   void add_known(const TimedProblems& all, const TimedProblem& row, const Plan& plan) {
     if (all.is_newer(row, plan))
       ++newer;

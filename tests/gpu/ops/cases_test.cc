@@ -109,7 +109,7 @@ TEST(Cases, OfSwigluMeetEveryGatedTileAndKind) {
     ++kinds[plan::kind_of(c.plan)];
     biased += p.bias ? 1 : 0;
   }
-  EXPECT_EQ(tiles.size(), 10U);
+  EXPECT_EQ(tiles.size(), 16U);
   EXPECT_EQ(kinds.size(), 8U);
   EXPECT_GT(biased, 100);
 }

@@ -9,6 +9,15 @@
 
 namespace tilelace::cuda {
 
+namespace {
+
+/// Rows of gate, and of up, that are loaded at once: half of a tile's columns, or a block.
+int gated_rows(const GemmKernel& kernel) {
+  return kernel.tile.swapped ? 64 : kernel.tile.width / 2;
+}
+
+}  // namespace
+
 void require_aligned(const void* p, const char* name) {
   require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
           "gemm: {}: got address {}, expected a multiple of 16 bytes", name, p);
@@ -22,9 +31,12 @@ void fill_operands(GemmOperands& common, const GemmKernel& kernel, const plan::G
   require_aligned(t.out, "out");
   const TensorMapSource a{t.a, p.m, p.k};
   const TensorMapSource w{t.weight, p.out_n(), p.k};
-  const int cols = p.gated ? kernel.tile.width / 2 : kernel.col_slice;
-  common.rows = rows_map(kernel.tile.swapped ? w : a, p.dtype, kernel.row_slice);
-  common.cols = rows_map(kernel.tile.swapped ? a : w, p.dtype, cols);
+  const bool swapped = kernel.tile.swapped;
+  const int of_weight = p.gated   ? gated_rows(kernel)
+                        : swapped ? kernel.row_slice
+                                  : kernel.col_slice;
+  common.rows = rows_map(swapped ? w : a, p.dtype, swapped ? of_weight : kernel.row_slice);
+  common.cols = rows_map(swapped ? a : w, p.dtype, swapped ? kernel.col_slice : of_weight);
   common.scratch = scratch;
   common.bias = t.bias;
   common.n = static_cast<int>(p.out_n());
@@ -37,7 +49,7 @@ void fill_up(UpWeight& up, const GemmKernel& kernel, const plan::GemmProblem& p,
              const GemmTensors& t) {
   require_aligned(t.up, "up");
   require_aligned(t.up_bias, "up bias");
-  up.map = rows_map({t.up, p.out_n(), p.k}, p.dtype, kernel.tile.width / 2);
+  up.map = rows_map({t.up, p.out_n(), p.k}, p.dtype, gated_rows(kernel));
   up.bias = t.up_bias;
 }
 
@@ -55,7 +67,8 @@ void fill_tokens(GemmParams& params, const GemmKernel& kernel, const plan::GemmP
 
 void fill_outputs(CUtensorMap& out, CUtensorMap& remainder, const GemmKernel& kernel,
                   TensorMapSource to, DType dtype, bool gated) {
-  const int width = (gated ? kernel.tile.width / 2 : kernel.tile.width) % 64;
+  const int cols = gated && !kernel.tile.swapped ? kernel.tile.width / 2 : kernel.tile.width;
+  const int width = cols % 64;
   out = rows_map(to, dtype, 64);
   remainder = kernel.tile.swapped ? rows_map(to, dtype, width == 0 ? 64 : width)
                                   : strip_map(to, dtype, width == 0 ? 8 : width);

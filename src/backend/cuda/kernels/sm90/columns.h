@@ -37,7 +37,8 @@ class OneWeight {
   using Element = typename Body::Element;
 
  public:
-  static constexpr int kWidth = Tile::width;  ///< columns of the result in a tile
+  static constexpr int kWidth = Tile::width;  ///< columns of a tile that are stored
+  static constexpr int kRowBlocks = 1;        ///< blocks of a tile that make one of the result
 
   // For the loading warp.
   static TILELACE_DEVICE void prefetch(const Params& /*p*/) {}
@@ -129,32 +130,43 @@ class SeveralWeights : public OneWeight<Body, Params> {
 };
 
 /// Two GEMMs in one. Half of a tile's columns are columns of the gate; the other half are the same
-/// columns of up. The result is silu(gate + bias) * (up + bias).
+/// columns of up. In swapped tiles the first of a group's two blocks has rows of the gate's weight,
+/// the second one the same rows of up's. The result is silu(gate + bias) * (up + bias).
 template <class Body, class Params>
 class GateAndUp {
+  using Tile = typename Body::Tile;
   using Element = typename Body::Element;
-  static constexpr int kUp = Body::Shape::kAccumulators / 2;  ///< index of up's first accumulator
+  static_assert(!Tile::swapped || Tile::blocks == 2);
+  /// Index of up's accumulator behind that of the gate.
+  static constexpr int kUp = Body::Shape::kAccumulators / (Tile::swapped ? 1 : 2);
 
  public:
-  static constexpr int kWidth = Body::Tile::width / 2;
+  static constexpr int kWidth = Tile::swapped ? Tile::width : Tile::width / 2;
+  static constexpr int kRowBlocks = Tile::swapped ? 2 : 1;
 
   static TILELACE_DEVICE void prefetch(const Params& p) { ptx::prefetch_map(&p.up.map); }
   static TILELACE_DEVICE int enter(const Params& /*p*/, int& /*tile*/) { return 0; }
-  static TILELACE_DEVICE int first_loaded(int first_col, int /*slice*/) { return first_col; }
-  static TILELACE_DEVICE const CUtensorMap* map(const Params& p, int /*weight*/) { return &p.cols; }
+  static TILELACE_DEVICE int first_loaded(int first_col, int slice) {
+    return Tile::swapped ? first_col + slice : first_col;
+  }
+  static TILELACE_DEVICE const CUtensorMap* map(const Params& p, int /*weight*/) {
+    return Tile::swapped ? &p.rows : &p.cols;
+  }
   template <class Loader>
-  static TILELACE_DEVICE void load(Loader& loader, const Params& p, const CUtensorMap* /*weight*/,
-                                   int stage, int x, int /*row*/, int col) {
-    loader.load_both(&p.cols, &p.up.map, stage, x, col);
+  static TILELACE_DEVICE void load(Loader& loader, const Params& p, const CUtensorMap* weight,
+                                   int stage, int x, int row, int col) {
+    if constexpr (Tile::swapped)
+      loader.load_both_rows(weight, &p.up.map, stage, x, row / 2);
+    else
+      loader.load_both_cols(weight, &p.up.map, stage, x, col);
   }
 
-  TILELACE_DEVICE GateAndUp(const Params& p, int /*weight*/, int /*warp*/, int lane)
-      : p_(p), lane_(lane) {}
+  TILELACE_DEVICE GateAndUp(const Params& p, int /*weight*/, int warp, int lane)
+      : p_(p), warp_(warp), lane_(lane) {}
   template <int kCols>
-  TILELACE_DEVICE void complete(float* f, int /*row*/, int col) const {
-    if (p_.bias != nullptr) add_column_bias<Element, kCols>(f, p_.bias, p_.n, col, lane_);
-    if (p_.up.bias != nullptr)
-      add_column_bias<Element, kCols>(f + kUp, p_.up.bias, p_.n, col, lane_);
+  TILELACE_DEVICE void complete(float* f, int row, int col) const {
+    add_bias<kCols>(f, p_.bias, row, col);
+    add_bias<kCols>(f + kUp, p_.up.bias, row, col);
   }
   TILELACE_DEVICE void combine(float (&f)[8], const float* v, bool both) const {
 #pragma unroll
@@ -163,8 +175,17 @@ class GateAndUp {
   }
 
  private:
+  template <int kCols>
+  TILELACE_DEVICE void add_bias(float* f, const void* bias, int row, int col) const {
+    if (bias == nullptr) return;
+    if constexpr (Tile::swapped)
+      add_row_bias<Element, kCols>(f, bias, p_.n, row + 16 * warp_ + lane_ / 4);
+    else
+      add_column_bias<Element, kCols>(f, bias, p_.n, col, lane_);
+  }
+
   const Params& p_;
-  int lane_;
+  int warp_, lane_;
 };
 
 }  // namespace tilelace::cuda

@@ -97,8 +97,8 @@ class GemmLoad {
   }
 
   /// CTAs in a column of the cluster share the column operand; CTAs in a row share the row operand.
-  TILELACE_DEVICE void load_rows(const CUtensorMap* map, int stage, int x, int row) {
-    const ptx::Shared dst = shared_.rows(stage) + place_.col * Shape::kRowSlice * 128;
+  TILELACE_DEVICE void load_rows(const CUtensorMap* map, int stage, int x, int row, int at = 0) {
+    const ptx::Shared dst = shared_.rows(stage) + (place_.col * Shape::kRowSlice + at) * 128;
     if constexpr (Tile::cluster_cols == 1) {
       ptx::tensor_load(dst, map, shared_.full(stage), x, row);
     } else {
@@ -106,6 +106,16 @@ class GemmLoad {
       for (int c = 0; c < Tile::cluster_cols; ++c)
         mask |= 1 << (place_.row + Tile::cluster_rows * c);
       ptx::tensor_load_multicast(dst, map, shared_.full(stage), x, row, mask);
+    }
+  }
+  /// Loads a block of gate's rows, then one of up's, for each group whose rows this CTA loads.
+  TILELACE_DEVICE void load_both_rows(const CUtensorMap* gate, const CUtensorMap* up, int stage,
+                                      int x, int row) {
+    static_assert(Tile::swapped && Shape::kRowSlice % 128 == 0);
+#pragma unroll 1  // unrolled it takes registers that the waits need
+    for (int at = 0; at < Shape::kRowSlice; at += 128) {
+      load_rows(gate, stage, x, row + at / 2, at);
+      load_rows(up, stage, x, row + at / 2, at + 64);
     }
   }
   TILELACE_DEVICE void load_cols(const CUtensorMap* map, int stage, int x, int col) {
@@ -119,8 +129,8 @@ class GemmLoad {
     }
   }
   /// Loads gate's columns, then up's. In a pair, one CTA loads gate for both, the other loads up.
-  TILELACE_DEVICE void load_both(const CUtensorMap* gate, const CUtensorMap* up, int stage, int x,
-                                 int col) {
+  TILELACE_DEVICE void load_both_cols(const CUtensorMap* gate, const CUtensorMap* up, int stage,
+                                      int x, int col) {
     static_assert(!Tile::swapped && Tile::cluster_rows <= 2 && Tile::width % 16 == 0);
     if constexpr (Tile::cluster_rows == 2) {
       load_cols(place_.row == 0 ? gate : up, stage, x, col);

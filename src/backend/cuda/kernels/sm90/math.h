@@ -21,6 +21,7 @@ class GemmMath {
   static constexpr int kOut = Op::Columns::kWidth;
   static constexpr int kChunks = (kOut + 63) / 64;
   static constexpr int kRest = kOut % 64;
+  static constexpr int kBlocks = Tile::blocks / Op::Columns::kRowBlocks;  ///< of the result
 
  public:
   TILELACE_DEVICE GemmMath(const Params& p, GemmShared<Tile> shared, ClusterPlace<Tile> place,
@@ -156,8 +157,9 @@ class GemmMath {
     const int warp_number = warp();
     const int lane_number = lane();
     const typename Op::Columns columns(p_, weight, warp_number, lane_number);
+    row /= Op::Columns::kRowBlocks;
 #pragma unroll
-    for (int i = 0; i < Tile::blocks; ++i)
+    for (int i = 0; i < kBlocks; ++i)
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
         results.before_chunk(began, i * kChunks + c);
@@ -285,7 +287,7 @@ class GemmMath {
   }
 
   /// Whether each tile uses all staging chunks equally often. If so, `chunk_` is not needed.
-  static constexpr bool kWholeRounds = Tile::blocks * kChunks % Tile::staging == 0;
+  static constexpr bool kWholeRounds = kBlocks * kChunks % Tile::staging == 0;
   [[nodiscard]] TILELACE_DEVICE ptx::Shared staging(int at) const {
     return shared_.staging(group_) + (kWholeRounds ? at % Tile::staging : chunk_) * kChunkBytes;
   }
