@@ -203,12 +203,11 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   ASSERT_NO_FATAL_FAILURE(measure_regrets(2, two));
   EXPECT_LE(two.predicted.mean(), 0.07);
   EXPECT_LE(two.without.mean(), 0.03);
-  // 10 % is what is wanted. Beyond it are 12 products, most of few columns or 96 to 256 rows. The
-  // farthest are a gather of 256 rows, whose p80 is predicted 25 % too slow, and a sum of 192.
-  EXPECT_LE(two.without.worst_timed, 0.21);
+  // 10 % is what is wanted. The farthest are a sum of 192 rows, and gathers of 256, whose p80 is
+  // predicted 25 % too slow.
+  EXPECT_LE(two.without.worst(), 0.2);
   EXPECT_EQ(two.predicted.newer + two.without.newer, 0);
-  // Chosen by the row of 500, whose tiles have another order.
-  EXPECT_EQ(two.without.untimed, std::vector<std::string>{"gemm_ar m 512 n 8192 k 14336"});
+  EXPECT_TRUE(two.without.untimed.empty());
 }
 
 TEST(PlanRegret, OfFourGpusIsSmallWithATable) {
@@ -228,7 +227,8 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
       predicted.add_known(all, row, make_plan(row.problem, machine));
     }
     predicted.print();
-    EXPECT_LE(predicted.newer, 8);
+    // No four GPUs have run since there are gate and up with tokens across: 14 products.
+    EXPECT_LE(predicted.newer, 22);
     EXPECT_LE(predicted.mean(), 0.045);
     // The farthest behind is a gemm_ar of 256 rows, whose wave by columns is predicted too fast.
     EXPECT_LE(predicted.worst_timed, 0.23);
