@@ -95,8 +95,8 @@ bool sends_well(const GemmPlan& gemm, Index tiles) {
 }
 
 /// Both phases travel under products, but for what is left of the second when the last remote
-/// product ends: the last own tiles', `lag` of all columns. Where all products end together both
-/// come behind; in two rounds all but the second half's partials, and all results, do.
+/// product ends: the last own tiles', `lag` of all blocks' columns. Where all products end together
+/// both come behind; in two rounds all but the second half's partials, and all results, do.
 double predict(const Problem& p, const GemmArWay& plan, Index tiles, const GemmMachine& machine) {
   const Hardware& h = plans_of(machine.architecture).hardware;
   const double product = product_us(product_of(p), plan.gemm, {tiles}, machine);
@@ -107,10 +107,11 @@ double predict(const Problem& p, const GemmArWay& plan, Index tiles, const GemmM
   }
   if (tiles <= plan.gemm.workers) return product + 2 * (phase + h.flag_us) + h.call_us;
   const GemmTile& t = plan.gemm.tile;
-  const auto cols = static_cast<double>(plan.by_columns ? owner_cols(p, t)
-                                                        : ceil_div(p.n.front(), t.worker_cols()));
+  const Index blocks = ceil_div(ceil_div(p.m, p.ranks), plan.block_rows);
+  const auto cols = static_cast<double>(
+      plan.by_columns ? owner_cols(p, t) : blocks * ceil_div(p.n.front(), t.worker_cols()));
   const double left = phase * std::min(1.0, plan.lag / cols);
-  return std::max(product, phases_us(h, p, product)) + left + h.call_us + h.flag_us;
+  return both_limits_us(product, phases_us(h, p, product)) + left + h.call_us + h.flag_us;
 }
 
 void add_columns(const Problem& p, const GemmPlan& gemm, const GemmMachine& machine,
