@@ -79,11 +79,11 @@ def ratio_of(record, ways):
     return min(theirs) / min(ours) if theirs and ours else None
 
 
-def peer_cells(path, ways):
+def peer_cells(rows, ways):
     cells = []
     for op in OPS:
-        rows = [r for r in records(path.format(op=op)).values() if r["op"] == op and r["verified"]]
-        cells.append(mean_and_worst([ratio for r in rows if (ratio := ratio_of(r, ways)) is not None]))
+        ratios = [ratio_of(r, ways) for r in rows if r["op"] == op and r["verified"]]
+        cells.append(mean_and_worst([ratio for ratio in ratios if ratio is not None]))
     return cells
 
 
@@ -104,15 +104,19 @@ def over_gemm_cells():
 
 def peers():
     symm = ("symm_mem", "one_shot", "two_shot")
-    listed = {"4 H200, measured plans": "nvidia-h200-tp4/peers.jsonl"}
-    listed |= {f"{ranks} H100, untuned shapes": f"nvidia-h100-tp{ranks}/peers.jsonl" for ranks in (2, 4)}
-    names = {r for path in listed.values() for row in records(path).values() for r in row["peers"]}
+    two = list(records("nvidia-h200-tp2/peers.jsonl").values())
+    listed = {"4 H200, measured plans": list(records("nvidia-h200-tp4/peers.jsonl").values()),
+              "2 H200, measured plans": [r for r in two if r["tuning"] != "off"],
+              "2 H200, untuned shapes": [r for r in two if r["tuning"] == "off"]}
+    listed |= {f"{ranks} H100, untuned shapes": list(records(f"nvidia-h100-tp{ranks}/peers.jsonl").values())
+               for ranks in (2, 4)}
+    names = {name for rows in listed.values() for r in rows for name in r["peers"]}
     unknown = names - {*symm, "nccl", "nccl_window"}
     if unknown:
         sys.exit(f"write_tables: peers, got {', '.join(sorted(unknown))}, expected of symm_mem and NCCL")
     nccl = ("nccl", "nccl_window")
-    lines = [*(("symm_mem / ours", where, *peer_cells(path, symm)) for where, path in listed.items()),
-             *(("NCCL + cuBLASLt / ours", where, *peer_cells(path, nccl)) for where, path in listed.items()),
+    lines = [*(("symm_mem / ours", where, *peer_cells(rows, symm)) for where, rows in listed.items()),
+             *(("NCCL + cuBLASLt / ours", where, *peer_cells(rows, nccl)) for where, rows in listed.items()),
              ("cuBLASMp, call / its GEMM", "4 H200, m from 1024", *over_gemm_cells())]
     return table(["measured", "where", *(f"`{op}`" for op in OPS)], lines, 2)
 
