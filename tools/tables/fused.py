@@ -114,11 +114,11 @@ def peers():
     unknown = names - {*symm, "nccl", "nccl_window"}
     if unknown:
         sys.exit(f"write_tables: peers, got {', '.join(sorted(unknown))}, expected of symm_mem and NCCL")
-    nccl = ("nccl", "nccl_window")
-    lines = [*(("symm_mem / ours", where, *peer_cells(rows, symm)) for where, rows in listed.items()),
-             *(("NCCL + cuBLASLt / ours", where, *peer_cells(rows, nccl)) for where, rows in listed.items()),
-             ("cuBLASMp, call / its GEMM", "4 H200, m from 1024", *over_gemm_cells())]
-    return table(["measured", "where", *(f"`{op}`" for op in OPS)], lines, 2)
+    lines = [(where, *peer_cells(rows, symm), *peer_cells(rows, ("nccl", "nccl_window")))
+             for where, rows in listed.items()]
+    lines.append(("cuBLASMp, call / its GEMM: 4 H200, m from 1024", *over_gemm_cells(), "-", "-", "-"))
+    ops = [f"`{op}`" for op in OPS]
+    return table(["GPUs, plans", f"symm_mem: {ops[0]}", *ops[1:], f"NCCL: {ops[0]}", *ops[1:]], lines)
 
 
 def gemm():
