@@ -71,8 +71,7 @@ emulated_op() {  # emulated_op OP RANKS SHAPES ORDER
 }
 part_emulated() {
   stage "emulated GPUs: build" build emulated "${emulated_targets[@]}"
-  stage "emulated GPUs: tests" ctest --test-dir build/emulated -R '^emulated\.' -j2 --no-tests=error \
-    --output-on-failure
+  stage "emulated GPUs: tests" emulated_tests
   stage "emulated GPUs: gemm" env TILELACE_EMULATED_MULTIPROCESSORS=16 \
     build/emulated/bin/emulated_gemm_check --dtypes bf16 --small --shapes 140 --seed "$seed"
   stage "emulated GPUs: experts" env TILELACE_EMULATED_MULTIPROCESSORS=16 \

@@ -44,6 +44,10 @@ gpu_code() {
   build cuda_few "${cuda_targets[@]}" && python3 tools/check_kernels.py --require build/cuda_few && return $code
 }
 
+emulated_tests() {
+  ctest --test-dir build/emulated -R '^emulated\.' -j2 --no-tests=error --output-on-failure
+}
+
 # What comes into a copy of the tree by a few files each, and whether it does.
 toys=(op type link architecture)
 toys() {
