@@ -29,14 +29,14 @@ void fill_operands(GemmOperands& common, const GemmKernel& kernel, const plan::G
   require_aligned(t.weight, "weight");
   require_aligned(t.bias, "bias");
   require_aligned(t.out, "out");
-  const TensorMapSource a{t.a, p.m, p.k};
-  const TensorMapSource w{t.weight, p.out_n(), p.k};
   const bool swapped = kernel.tile.swapped;
-  const int of_weight = p.gated   ? gated_rows(kernel)
-                        : swapped ? kernel.row_slice
-                                  : kernel.col_slice;
-  common.rows = rows_map(swapped ? w : a, p.dtype, swapped ? of_weight : kernel.row_slice);
-  common.cols = rows_map(swapped ? a : w, p.dtype, swapped ? kernel.col_slice : of_weight);
+  const int of_tokens = swapped ? kernel.col_slice : kernel.row_slice;
+  const int of_weight = swapped ? kernel.row_slice : kernel.col_slice;
+  const CUtensorMap tokens = rows_map({t.a, p.m, p.k}, p.dtype, of_tokens);
+  const CUtensorMap weight =
+      rows_map({t.weight, p.out_n(), p.k}, p.dtype, p.gated ? gated_rows(kernel) : of_weight);
+  common.rows = swapped ? weight : tokens;
+  common.cols = swapped ? tokens : weight;
   common.scratch = scratch;
   common.bias = t.bias;
   common.n = static_cast<int>(p.out_n());
