@@ -44,8 +44,8 @@ Problem any_problem(std::mt19937_64& rng) {
   return p;
 }
 
-#ifdef __SANITIZE_ADDRESS__  // a tenth of the speed, and the plain build has 500
-constexpr std::size_t kProblems = 30;
+#ifdef __SANITIZE_ADDRESS__  // a tenth of the speed
+constexpr std::size_t kProblems = 60;
 #else
 constexpr std::size_t kProblems = 500;
 #endif
