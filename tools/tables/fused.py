@@ -104,11 +104,11 @@ def over_gemm_cells():
 
 def peers():
     symm = ("symm_mem", "one_shot", "two_shot")
-    two = list(records("nvidia-h200-tp2/peers.jsonl").values())
-    listed = {"4 H200, measured plans": list(records("nvidia-h200-tp4/peers.jsonl").values()),
+    two = records("nvidia-h200-tp2/peers.jsonl").values()
+    listed = {"4 H200, measured plans": records("nvidia-h200-tp4/peers.jsonl").values(),
               "2 H200, measured plans": [r for r in two if r["tuning"] != "off"],
               "2 H200, untuned shapes": [r for r in two if r["tuning"] == "off"]}
-    listed |= {f"{ranks} H100, untuned shapes": list(records(f"nvidia-h100-tp{ranks}/peers.jsonl").values())
+    listed |= {f"{ranks} H100, untuned shapes": records(f"nvidia-h100-tp{ranks}/peers.jsonl").values()
                for ranks in (2, 4)}
     names = {name for rows in listed.values() for r in rows for name in r["peers"]}
     unknown = names - {*symm, "nccl", "nccl_window"}
