@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace tilelace::plan {
@@ -20,7 +21,8 @@ class Timer {
       looks[call].push_back(look);
       order.push_back(call);
       const double cold = order.size() == 1 ? first : 1;
-      return Sample{us_.at(call) * drift_of(order.size()) * cold, order.size() >= late_after};
+      return Sample{us_.at(call) * drift_of(order.size()) * cold * disturbed(call, look),
+                    order.size() >= late_after};
     });
   }
   Halving run() { return run(std::vector<double>(us_.size(), 0)); }
@@ -35,6 +37,10 @@ class Timer {
   std::size_t late_after = 1000000;
   double drift = 0;  ///< a look
   double first = 1;  ///< the first look takes so many times as long
+  /// So many times as long takes a look that was just asked for.
+  std::function<double(std::size_t, const Look&)> disturbed = [](std::size_t, const Look&) {
+    return 1.0;
+  };
 
  private:
   [[nodiscard]] double drift_of(std::size_t looks_so_far) const {
@@ -70,23 +76,50 @@ TEST(Halving, EachRoundHasFewerCallsAndLongerLooks) {
     second += std::ranges::count(list, kSecondLook);
   }
   EXPECT_EQ(second, 12U);
-  EXPECT_EQ(timer.full_looks(), kFinalists * kFullRounds + 2);
+  EXPECT_EQ(timer.full_looks(), kFinalists * kFullRounds + 3);
 }
 
-TEST(Halving, FinalistsTakeTurns) {
+TEST(Halving, FinalistsTakeTurnsToAndFro) {
   Timer timer(ascending_to(24));
   timer.run();
   const auto full = timer.order.end() - (kFinalists * kFullRounds + 1);
-  for (std::size_t i = kFinalists; i < kFinalists * kFullRounds; ++i)
-    EXPECT_EQ(full[static_cast<std::ptrdiff_t>(i)],
-              full[static_cast<std::ptrdiff_t>(i - kFinalists)]);
+  for (std::size_t round = 1; round < kFullRounds; ++round)
+    for (std::size_t i = 0; i < kFinalists; ++i)
+      EXPECT_EQ(full[static_cast<std::ptrdiff_t>(round * kFinalists + i)],
+                full[static_cast<std::ptrdiff_t>(round * kFinalists - 1 - i)]);
+}
+
+TEST(Halving, FirstLooksBehindAnotherKindHideNoPlan) {
+  std::vector<double> all = ascending_to(24);
+  all[12] = 95;
+  Timer timer(all);
+  const auto kind_of = [](std::size_t call) { return call / 12; };
+  timer.disturbed = [&](std::size_t, const Look& look) {
+    const std::size_t end = timer.order.size();
+    for (std::size_t i = end - std::min<std::size_t>(end, 4); i + 1 < end; ++i)
+      if (kind_of(timer.order[i]) != kind_of(timer.order[i + 1]))
+        return look == kFirstLook ? 1.4 : 1.0;
+    return 1.0;
+  };
+  EXPECT_EQ(timer.run().times.front().index, 12U);
+}
+
+TEST(Halving, OneLongSampleHidesNoPlan) {
+  Timer timer(ascending_to(8));
+  timer.disturbed = [&](std::size_t call, const Look& look) {
+    return call == 0 && look == kFullLook && std::ranges::count(timer.looks[0], look) == 4 ? 1.3
+                                                                                           : 1;
+  };
+  const Halving h = timer.run();
+  EXPECT_EQ(h.times.front().index, 0U);
+  EXPECT_EQ(h.times.front().us, 100);
 }
 
 TEST(Halving, FewCallsAreAllFinalists) {
   Timer timer({3, 2, 1});
   const Halving h = timer.run();
   EXPECT_EQ(h.times.front().index, 2U);
-  EXPECT_EQ(timer.full_looks(), 3 * kFullRounds + 2U);
+  EXPECT_EQ(timer.full_looks(), 3 * kFullRounds + 3U);
   Timer one({5});
   EXPECT_EQ(one.run().times.front().us, 5);
   EXPECT_TRUE(fastest_of({}, {}).times.empty());
