@@ -137,7 +137,7 @@ TEST(Halving, WhatPredictionAndLookPutFarBehindHasOneLook) {
 }
 
 TEST(Halving, WithoutTimeTheBestSoFarIsTold) {
-  for (std::size_t looks = 1; looks < 54; ++looks) {
+  for (std::size_t looks = 1; looks < 84; ++looks) {
     Timer timer(ascending_to(24));
     timer.late_after = looks;
     const Halving h = timer.run();

@@ -70,6 +70,7 @@ class Rounds {
 
   void full_rounds(std::size_t count) {
     look(0, kFullLook);  // the first long one may take 20 % longer
+    if (halving_.late) return;
     halving_.first_us = halving_.last_us = look(0, kFullLook);
     // To and fro: clocks at the power limit swing about as slowly as a round.
     for (int round = 0; round < kFullRounds && !halving_.late; ++round)
