@@ -72,7 +72,7 @@ class Rounds {
     look(0, kFullLook);  // the first long one may take 20 % longer
     if (halving_.late) return;
     halving_.first_us = halving_.last_us = look(0, kFullLook);
-    // To and fro: clocks at the power limit swing about as slowly as a round.
+    // Forward, then backward: clocks at the power limit swing about as slowly as a round.
     for (int round = 0; round < kFullRounds && !halving_.late; ++round)
       look_all(full, kFullLook, count, round % 2 == 1);
     sort(count);
