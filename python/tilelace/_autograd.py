@@ -37,11 +37,6 @@ def _flat(t: Tensor) -> Tensor:
     return t.reshape(-1, t.shape[-1])
 
 
-def _rows_first(t: Tensor, dim: int) -> Tensor:
-    """As a matrix, its rows in the order of the ops' rows."""
-    return _flat(t.transpose(0, dim))
-
-
 def _product_grad(grad: Tensor, x: Tensor) -> Tensor:
     """Of y = x * w^T with respect to w."""
     return _flat(grad).t().mm(_flat(x))

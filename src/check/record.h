@@ -54,12 +54,4 @@ NotedVerbs<Verbs, WatchNote> watched(Verbs& real, SharedMonitor& shared, int act
   return {real, WatchNote{&shared, actor}};
 }
 
-/// Does the same for a collective by chunks: `run_exchange(s, w, v)`. A collective by lines cannot
-/// use this, since only its own verbs know when a line has arrived.
-template <class S, class Verbs>
-NotedExchange<S, Verbs, WatchNote> watched_exchange(const S& s, const ExchangeCall& call,
-                                                    Verbs& real, SharedMonitor& shared, int actor) {
-  return {s, call, real, WatchNote{&shared, actor}};
-}
-
 }  // namespace tilelace::check

@@ -221,7 +221,6 @@ Outcome product_and_sum(const MachineModel& m, const Call& call, const Plan& pla
   const double given = begin + out.compute_us;
   out.end_us = given + out.reduce_us;
   out.bytes = bytes * p.ranks;
-  out.busiest_wire = "rank 0 in";
   for (int r = 0; r < p.ranks; ++r) {
     out.rank_end_us.push_back(out.end_us);
     out.spans.push_back({SpanKind::compute, r, 0, r, begin, given});

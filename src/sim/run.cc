@@ -288,7 +288,6 @@ class Player {
     }
     for (const Fabric::Wire& w : fabric_.wires()) {
       double& most = w.network ? out_.network_us : out_.wire_us;
-      if (w.busy_us > std::max(out_.wire_us, out_.network_us)) out_.busiest_wire = w.name;
       most = std::max(most, w.busy_us);
     }
     if (ended_ < actors_.size()) out_.stuck = stuck_text(actors_);

@@ -66,7 +66,6 @@ struct Outcome {
   double reduce_us = 0;
   double wire_us = 0;     ///< busy time of the busiest wire in a node
   double network_us = 0;  ///< busy time of the busiest NIC
-  std::string busiest_wire;
   std::int64_t steps = 0;
   std::string stuck;  ///< empty if the call ended; else which role waits in vain, and for what
   std::vector<Span> spans;

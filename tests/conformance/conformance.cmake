@@ -1,6 +1,4 @@
 # The case table, the checks and the runner are shared with every backend's binary.
-set(TILELACE_CONFORMANCE_SHAPES 500 CACHE STRING "Random shapes an op in the exact test")
-set(TILELACE_STRAGGLER_CALLS 250 CACHE STRING "Calls an op in the straggler tests")
 add_library(tilelace_conformance STATIC cases.cc host_place.cc operands.cc problems.cc runner.cc)
 # Also in builds that do not optimise: results are judged element by element.
 target_compile_options(tilelace_conformance PRIVATE -O2)

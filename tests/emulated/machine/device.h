@@ -232,7 +232,6 @@ inline int __syncthreads_or(int mine) {
 }
 inline void __nanosleep(unsigned /*ns*/) { tilelace::emulated::Machine::get().yield(); }
 inline void cudaTriggerProgrammaticLaunchCompletion() { tilelace::emulated::launch_dependents(); }
-inline void cudaGridDependencySynchronize() { tilelace::emulated::wait_prerequisites(); }
 // Fences alone order nothing here, since operations on flags release and acquire (comm/signal.h).
 inline void __threadfence() {}
 inline void __threadfence_system() {}

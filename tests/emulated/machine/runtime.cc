@@ -198,7 +198,6 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 const char* cudaGetErrorString(cudaError_t) { return "an error of the emulation"; }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -389,9 +388,6 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
   *status = s.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   if (id != nullptr) *id = s.capture ? s.capture->id : 0;
   return cudaSuccess;
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  return cudaStreamGetCaptureInfo(stream, status, nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -2,7 +2,7 @@
 // Sites: places in kernels that order memory (tools/fence_sites.py lists them). A site can be
 // disabled to test whether it is needed: it still does its work and waits, but passes on no
 // knowledge, so the check (machine/order.h) finds accesses that only this site had ordered.
-// TILELACE_EMULATED_WITHOUT=gemm_gate.h:66 disables a site for the whole run. With
+// TILELACE_EMULATED_WITHOUT=send_rows.h:33 disables a site for the whole run. With
 // TILELACE_EMULATED_SITES=FILE, sites are disabled in turn. A turn ends at an unordered access,
 // after 32 kernels, or when the devices become idle without having reached the site. Accesses are
 // then forgotten. At the end FILE says how often each site was reached, disabled and noticed.

@@ -148,16 +148,5 @@ class Trace {
 #endif
 };
 
-/// A Trace with shared memory of its own, for kernels that reserve no shared memory for traces.
-template <class Params>
-TILELACE_DEVICE Trace make_trace(const Params& p) {
-#ifdef TILELACE_TRACE
-  __shared__ std::uint32_t words[kTraceBytes / 4];
-  return {p, ptx::shared_address(words)};
-#else
-  return {p, 0};
-#endif
-}
-
 }  // namespace tilelace::cuda
 #endif
