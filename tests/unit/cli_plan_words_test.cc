@@ -97,5 +97,34 @@ TEST(PlanWords, WhatMeansNothingIsNamed) {
   EXPECT_NE(error_of("").find("expected"), std::string::npos);
 }
 
+TEST(PlanWords, NumbersThatSchedulesCannotTakeAreErrors) {
+  const Problem p = words_problem(Op::gemm_ar, 2, 65536);
+  const auto error_of = [&](int chunk, int workers, int lag, const std::string& more = "") {
+    const auto text =
+        fmt::format("gemm_ar fused mesh store tile 256x128 chunk {} workers {}; p128 lag {} {}",
+                    chunk, workers, lag, more);
+    try {
+      plan_of_words(p, text);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::usage) << text;
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(error_of(4096, 66, 2), "");
+  EXPECT_EQ(error_of(4096, 66, 2, "group 1 in 1 rounds grid 132"), "");
+  const auto says = [](const std::string& error, const char* part) {
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  says(error_of(4096, 0, 2), "workers: got 0, expected at least 1");
+  says(error_of(0, 66, 2), "chunk: got 0, expected at least 1");
+  says(error_of(4096, 66, 0), "lag: got 0, expected at least 1");
+  says(error_of(1, 66, 2), "chunk: got 1, expected a multiple of the tile's 256 rows");
+  says(error_of(256, 66, 2), "at most 8 chunks in a shard of 32768 rows");
+  says(error_of(4096, 66, 2, "group 0"), "group: got 0");
+  says(error_of(4096, 66, 2, "in 0 rounds"), "rounds: got 0");
+  says(error_of(4096, 66, 2, "blocks 0x2"), "blocks: got 0");
+}
+
 }  // namespace
 }  // namespace tilelace::plan

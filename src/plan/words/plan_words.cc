@@ -250,6 +250,31 @@ void read_sum(Words& words, Heard& h) {
           "words)");
 }
 
+/// Schedules divide by these numbers, and have room for so many blocks of a shard.
+void require_counts(const Problem& p, const Heard& h) {
+  const GemmPlan& g = h.gemm;
+  const auto positive = [&](std::string_view what, std::int64_t number) {
+    require(number >= 1, "{}: plan: {}: got {}, expected at least 1", name_of(p.op), what, number);
+  };
+  positive("workers", h.plan.workers);
+  positive("chunk", h.plan.chunk_rows);
+  positive("group", g.group);
+  positive("rounds", g.rounds);
+  positive("blocks", std::min(g.wide, g.deep));
+  positive("apart", h.apart);
+}
+void require_blocks(const Problem& p, const GemmArWay& way) {
+  require(way.lag >= 1, "{}: plan: lag: got {}, expected at least 1", name_of(p.op), way.lag);
+  if (way.by_columns) return;
+  const int rows = way.gemm.tile.worker_rows();
+  const std::int64_t shard = schedule::ceil_div(p.m, p.ranks);
+  require(way.block_rows % rows == 0 &&
+              schedule::ceil_div(shard, way.block_rows) <= schedule::kMaxShareBlocks,
+          "{}: plan: chunk: got {}, expected a multiple of the tile's {} rows, and at most {} "
+          "chunks in a shard of {} rows",
+          name_of(p.op), way.block_rows, rows, schedule::kMaxShareBlocks, shard);
+}
+
 /// The way that was said, of a kernel that was named.
 KernelWay way_of(const Problem& p, const Heard& h) {
   const Plan& w = h.plan;
@@ -258,9 +283,12 @@ KernelWay way_of(const Problem& p, const Heard& h) {
                      h.joins, 0,          w.path,      w.route,      h.lines};
   if (row_of(w.transport).needs_multicast()) return KeptPartialsWay{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
-  if (row_of(p.op).shares && fused)
-    return row_of(w.transport).pulls ? KernelWay(KeptPartialsWay{h.gemm, h.shots})
-                                     : GemmArWay{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
+  if (row_of(p.op).shares && fused) {
+    if (row_of(w.transport).pulls) return KeptPartialsWay{h.gemm, h.shots};
+    const GemmArWay way{h.gemm, w.chunk_rows, h.lag, 0, h.by_columns};
+    require_blocks(p, way);
+    return way;
+  }
   if (fused) return GemmRsWay{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
   if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
     return HandedPartialsWay{h.gemm, *hand, w.chunk_rows};
@@ -299,6 +327,7 @@ Plan plan_of_words(const Problem& p, std::string_view text) {
     row_of(p.op).gathers ? read_gather(way, h) : read_sum(way, h);
   if (!h.kernel) return h.plan;
   h.gemm.workers = h.plan.workers;
+  require_counts(p, h);
   const int grid = h.grid > 0 ? h.grid : h.plan.workers * h.gemm.tile.cluster();
   return plan_of(p, way_of(p, h), grid);
 }
