@@ -27,7 +27,7 @@ namespace {
 /// A table without rows; another name of the device, another file.
 std::shared_ptr<const plan::TuningTable> table(const std::string& file, const std::string& name) {
   return plan::tuning_of(file, R"({"schema": "tilelace.tuning/1", "kernels": )" +
-                                   nlohmann::json(plan::kernel_set()).dump() +
+                                   nlohmann::json(plan::kernel_set(0)).dump() +
                                    R"(, "rows": [], "device": {"architecture": "sm_90a",
                              "multiprocessors": 132, "name": ")" +
                                    name + "\"}}");

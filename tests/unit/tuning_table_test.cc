@@ -17,6 +17,7 @@
 #include "plan/gpu/gpu_ways.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/tuned_plan.h"
+#include "plan/tuning/tuning_draft.h"
 #include "plan/words/agreement.h"
 #include "tilelace/error.h"
 
@@ -50,7 +51,7 @@ json table() {
   rows.push_back(row_of_plan(down(4096), prediction(down(4096), 0).plan, 1446.0));
   return {
       {"schema", "tilelace.tuning/1"},
-      {"kernels", kernel_set()},
+      {"kernels", kernel_set(0)},
       {"device", {{"name", "NVIDIA H200"}, {"architecture", "sm_90a"}, {"multiprocessors", 132}}},
       {"rows", rows}};
 }
@@ -178,6 +179,12 @@ TEST(TuningTable, WhatIsNoJsonIsRefused) {
     EXPECT_NE(error_of(bytes), "");
   for (std::size_t end = 1; end < whole.size(); end += 41)
     EXPECT_NE(error_of(whole.substr(0, end)), "");
+  // Printed, this value would overflow the stack.
+  std::string deep = whole;
+  const std::size_t at = deep.find("377.5");
+  ASSERT_NE(at, std::string::npos);
+  deep.replace(at, 5, std::string(200000, '[') + std::string(200000, ']'));
+  EXPECT_NE(error_of(deep).find("nested deeper than 16 levels"), std::string::npos);
 }
 
 TEST(TuningTable, FilesThatCannotBeReadAreErrors) {
@@ -226,7 +233,7 @@ TEST(TuningTable, ATileThatChangedTakesItsRowsAlone) {
 TEST(TuningTable, TilesThatComeAndGoLeaveOtherRowsAlone) {
   json other = table();
   other["kernels"]["x999"] = "0123";  // this build has none of that name
-  for (const auto& [tile, digest] : kernel_set())
+  for (const auto& [tile, digest] : kernel_set(0))
     if (tile != tile_of_row(other["rows"][0]) && tile != tile_of_row(other["rows"][1]))
       other["kernels"].erase(tile);
   const auto all = read(other);
@@ -245,6 +252,20 @@ TEST(TuningTable, OfAnUnknownArchitectureOrOpItSaysSo) {
   op["rows"][0]["op"] = "attention";
   EXPECT_EQ(read(op)->notes.size(), 1U);
   EXPECT_EQ(read(op)->rows.size(), 1U);
+}
+
+TEST(TuningDraftTest, RowsOfUnknownOpsStayWhateverTheyLack) {
+  json theirs = table();
+  theirs["rows"].push_back({{"op", "attention"}, {"dtype", "bf16"}, {"heads", 8}});
+  theirs["rows"].push_back({{"op", "attention"}, {"dtype", "bf16"}, {"heads", 16}});
+  const TunedDevice device = device_of(cuda_machine(), "NVIDIA H200");
+  TuningDraft draft("all.json", device, theirs.dump());
+  EXPECT_EQ(draft.rows(), 4U);
+  EXPECT_EQ(draft.merge(kFile, theirs.dump()), 0U);
+  draft.put(down(1024), prediction(down(1024), 7).plan, {300, 310, 4, "c"});
+  EXPECT_EQ(json::parse(draft.text())["rows"].size(), 4U);
+  TuningDraft empty("all.json", device);
+  EXPECT_EQ(empty.merge(kFile, theirs.dump()), 4U);
 }
 
 TEST(TunedPlan, TheOwnRowIsTaken) {

@@ -46,26 +46,23 @@ std::optional<GroupedTiling> tiling_named(std::string_view name) {
 
 bool is_grouped(const TableFields& row) { return row.text("op") == kGroupedOp; }
 
-void take_grouped(const TableFields& row, TuningTable& table) {
+bool take_grouped(const TableFields& row, TuningTable& table) {
   const std::string type = row.text("dtype"), kernels = row.text("kernels");
   const auto dtype = dtype_named(type);
   if (!dtype) {
     table.notes.push_back(fmt::format("{}: left out: this build does not know {} of {}",
                                       row.where(), kGroupedOp, type));
-    return;
+    return true;
   }
-  if (kernels != grouped_kernel_set()) {
-    table.notes.push_back(
-        fmt::format("{}: left out: it is for kernel set {}, this build has {} for {}", row.where(),
-                    kernels, grouped_kernel_set(), kGroupedOp));
-    return;
-  }
-  const TunedTiles tuned{grouped_product_of(row, *dtype), tiling_of(row), row.time("us")};
+  const GroupedTiling tiling = tiling_of(row);
+  if (kernels != grouped_kernels(tiling)) return false;
+  const TunedTiles tuned{grouped_product_of(row, *dtype), tiling, row.time("us")};
   require(
       std::ranges::find(table.grouped, tuned.product, &TunedTiles::product) == table.grouped.end(),
       "{}: a second entry for {} with m {}, {} experts, n {}, k {}: keep one of them", row.where(),
       kGroupedOp, tuned.product.rows, tuned.product.experts, tuned.product.n, tuned.product.k);
   table.grouped.push_back(tuned);
+  return true;
 }
 
 }  // namespace tilelace::plan

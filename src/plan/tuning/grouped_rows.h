@@ -13,8 +13,9 @@ inline constexpr std::string_view kGroupedOp = "grouped_gemm";
 
 /// Whether a row is for a grouped product. Errors: usage (op is missing or not a text).
 bool is_grouped(const TableFields& row);
-/// Adds the row to the table; if its dtype is unknown or it was timed with other kernels, adds only
-/// a note. Errors: usage (a field is missing or invalid; the product has a row already).
-void take_grouped(const TableFields& row, TuningTable&);
+/// Adds the row to the table; if its dtype is unknown, adds only a note. False: the row was left
+/// out because it was timed with other kernels. Errors: usage (a field is missing or invalid; the
+/// product has a row already).
+[[nodiscard]] bool take_grouped(const TableFields& row, TuningTable&);
 
 }  // namespace tilelace::plan

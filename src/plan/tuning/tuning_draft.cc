@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/architecture.h"
 #include "core/check.h"
 #include "plan/base/problem.h"
 #include "plan/tuning/grouped_rows.h"
@@ -41,10 +42,14 @@ ordered_json key_of(const GroupedProduct& p) {
           {"swiglu", p.gated},
           {"experts", p.experts}};
 }
+/// Rows of unknown ops may lack such a part: then the whole row is its key.
 ordered_json key_of(const ordered_json& row) {
   ordered_json key;
-  for (const char* name : {"op", "ranks", "dtype", "m", "n", "k"}) key[name] = row.at(name);
-  key["swiglu"] = row.value("swiglu", false);
+  for (const char* name : {"op", "ranks", "dtype", "m", "n", "k"}) {
+    if (!row.contains(name)) return row;
+    key[name] = row[name];
+  }
+  key["swiglu"] = row.contains("swiglu") ? row["swiglu"] : ordered_json(false);
   if (row.contains("experts")) key["experts"] = row["experts"];
   return key;
 }
@@ -119,7 +124,7 @@ TuningDraft::TuningDraft(std::string file, const TunedDevice& device, const std:
     : file_(std::move(file)), table_(std::make_unique<Json>()) {
   ordered_json& all = table_->all;
   all = {{"schema", "tilelace.tuning/1"},
-         {"kernels", kernel_set()},
+         {"kernels", kernel_set(architecture_named(device.architecture).value())},
          {"device", json_of(device)},
          {"rows", ordered_json::array()}};
   if (bytes.empty()) return;
@@ -148,7 +153,9 @@ bool TuningDraft::has(const Problem& p) const {
 
 bool TuningDraft::has(const GroupedProduct& p) const {
   const auto* const row = find(table_->all.at("rows"), key_of(p));
-  return row != nullptr && row->value("kernels", "") == grouped_kernel_set();
+  if (row == nullptr) return false;
+  const auto tiling = tiling_named(row->value("plan", ""));
+  return tiling && row->value("kernels", "") == grouped_kernels(*tiling);
 }
 
 void TuningDraft::put(const Problem& p, const Plan& plan, const TunedTimes& t) {
@@ -157,7 +164,7 @@ void TuningDraft::put(const Problem& p, const Plan& plan, const TunedTimes& t) {
 
 void TuningDraft::put(const GroupedProduct& p, GroupedTiling tiling, const TunedTimes& t) {
   ordered_json row = key_of(p);
-  row["kernels"] = grouped_kernel_set();
+  row["kernels"] = grouped_kernels(tiling);
   table_->put(std::move(row), shape_of(tiling).name, t);
 }
 

@@ -19,7 +19,7 @@
 #include "core/read_text.h"
 #include "plan/base/hardware.h"
 #include "plan/base/problem.h"
-#include "plan/gemm_tiles.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/gpu_ways.h"
 #include "plan/tuning/grouped_rows.h"
 #include "plan/tuning/table_fields.h"
@@ -34,7 +34,7 @@ using nlohmann::json;
 constexpr std::string_view kSchema = "tilelace.tuning/1";
 /// Raised where kernels of the same tiles take so much more or less that earlier times say nothing.
 constexpr int kGeneration = 1;
-constexpr int kGroupedGeneration = 1;  ///< of products grouped by expert
+constexpr int kGroupedGeneration = 2;  ///< of products grouped by expert
 
 /// FNV-1a.
 std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce484222325ULL) {
@@ -42,9 +42,17 @@ std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce48
   return hash;
 }
 
+/// Deeper values would overflow the stack where they are printed.
+constexpr int kMostDepth = 16;
+
 json parsed(const std::string& file, const std::string& bytes) {
+  const auto limit_depth = [&](int depth, json::parse_event_t, json&) {
+    require(depth <= kMostDepth, "{}: not a table of `tilelace tune`: nested deeper than {} levels",
+            file, kMostDepth);
+    return true;
+  };
   try {
-    return json::parse(bytes);
+    return json::parse(bytes, limit_depth);
   } catch (const json::exception& e) {
     raise(ErrorKind::usage, "{}: not a table of `tilelace tune`: {}", file, e.what());
   }
@@ -67,7 +75,8 @@ Problem problem_of(const TableFields& row, Op op, DType dtype) {
 /// What a table says of the kernels that it was timed with, beside this build's.
 class KernelsOfTable {
  public:
-  KernelsOfTable(const json& kernels, const std::string& where) : fields_(kernels, where) {
+  KernelsOfTable(const json& kernels, const std::string& where, int architecture)
+      : fields_(kernels, where), ours_(kernel_set(architecture)) {
     for (const auto& tile : kernels.items()) static_cast<void>(fields_.text(tile.key().c_str()));
   }
   /// Whether a plan's tile is still the one that was timed; if not, the row is counted.
@@ -91,7 +100,7 @@ class KernelsOfTable {
 
  private:
   TableFields fields_;
-  std::map<std::string, std::string> ours_ = kernel_set();
+  std::map<std::string, std::string> ours_;
   std::set<std::string> changed_;
   int left_out_ = 0;
 };
@@ -129,10 +138,11 @@ void read_rows(const json& rows, KernelsOfTable kernels, TuningTable& table) {
   const auto hash = [](const Problem& p) { return hash_value(p); };
   std::unordered_set<Problem, decltype(hash)> seen;
   std::size_t number = 0;
+  int grouped_left_out = 0;
   for (const json& object : rows) {
     const TableFields row(object, fmt::format("{}: row {}", table.file, number++));
     if (is_grouped(row)) {
-      take_grouped(row, table);
+      grouped_left_out += take_grouped(row, table) ? 0 : 1;
       continue;
     }
     auto tuned = row_of_fields(row, kernels, table);
@@ -143,6 +153,11 @@ void read_rows(const json& rows, KernelsOfTable kernels, TuningTable& table) {
     table.rows.push_back(std::move(*tuned));
   }
   if (const std::string note = kernels.note(table.file); !note.empty()) table.notes.push_back(note);
+  if (grouped_left_out > 0)
+    table.notes.push_back(
+        fmt::format("{}: {} rows of {} left out: kernels have changed since; `tilelace tune` times "
+                    "them again",
+                    table.file, grouped_left_out, kGroupedOp));
 }
 
 TunedDevice device_in(const TableFields& f) {
@@ -185,9 +200,9 @@ std::uint64_t TuningTable::digest_of_all() const {
                            : digest_of(fmt::format("{:016x}", behind->digest_of_all()), digest);
 }
 
-std::map<std::string, std::string> kernel_set() {
+std::map<std::string, std::string> kernel_set(int architecture) {
   std::map<std::string, std::string> digests;
-  for (const GemmTile& t : kGemmTiles)
+  for (const GemmTile& t : plans_of(architecture).tiles)
     digests[std::string(t.name)] = fmt::format(
         "{:016x}",
         digest_of(fmt::format("{} {} {} {} {} {} {} {} {} {} {}", kGeneration, t.groups, t.blocks,
@@ -196,12 +211,11 @@ std::map<std::string, std::string> kernel_set() {
   return digests;
 }
 
-std::string grouped_kernel_set() {
-  std::string shapes = fmt::format("{}", kGroupedGeneration);
-  for (const GroupedShape& s : kGroupedShapes)
-    shapes += fmt::format(" {} {} {} {} {} {} {}", s.name, s.most, s.weight_rows, s.stages,
-                          s.cluster, s.turns, s.staging);
-  return fmt::format("{:016x}", digest_of(shapes));
+std::string grouped_kernels(GroupedTiling tiling) {
+  const GroupedShape& s = shape_of(tiling);
+  return fmt::format(
+      "{:016x}", digest_of(fmt::format("{} {} {} {} {} {} {}", kGroupedGeneration, s.most,
+                                       s.weight_rows, s.stages, s.cluster, s.turns, s.staging)));
 }
 
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,
@@ -223,12 +237,12 @@ std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std:
     table->notes.push_back(fmt::format(
         "{}: not used: its kernels are {}, of an earlier release; `tilelace tune` makes a new one",
         file, top.text("kernels")));
-  else if (!architecture_named(table->device.architecture))
+  else if (const auto architecture = architecture_named(table->device.architecture); !architecture)
     table->notes.push_back(
         fmt::format("{}: not used: it is for {}, which this build has no kernels for", file,
                     table->device.architecture));
   else if (machine == nullptr || table->fits(*machine))
-    read_rows(rows, KernelsOfTable(kernels, file + ": kernels"), *table);
+    read_rows(rows, KernelsOfTable(kernels, file + ": kernels", *architecture), *table);
   return table;
 }
 

@@ -71,11 +71,12 @@ class TuningTable {
   [[nodiscard]] std::uint64_t digest_of_all() const;
 };
 
-/// Version of the kernels of each of this build's tiles, by its name. Times of a tile's other
-/// version are not valid; a tile more or less changes nothing for rows of the others.
-std::map<std::string, std::string> kernel_set();
-/// Version of the kernels for products grouped by expert. Each row of such a product contains it.
-std::string grouped_kernel_set();
+/// Version of the kernels of each of an architecture's tiles, by the tile's name. Times of a tile's
+/// other version are not valid; a tile more or less changes nothing for rows of the others.
+std::map<std::string, std::string> kernel_set(int architecture);
+/// Version of the kernels for products grouped by expert with these tiles. Each row of such a
+/// product contains it.
+std::string grouped_kernels(GroupedTiling);
 
 /// The tiling that has this name, if any.
 std::optional<GroupedTiling> tiling_named(std::string_view);
