@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tilelace/choices.h"
@@ -144,11 +145,14 @@ struct MoeReduceArgs {
 };
 
 /// Allocates staging and scratch memory for this layer and smaller layers, so that calls allocate
-/// nothing, except that CPU ranks pack weights in each call. May be repeated for other layers.
-/// Collective.
+/// nothing, except that CPU ranks pack weights in each call. May be repeated for other layers:
+/// graphs stay valid, and the memory that they use is kept. Collective; local if staging is ready.
 /// Memory per rank: (m + m * top_k) * hidden elements, 8 * m * top_k bytes, and what
 /// prepare_collectives takes. Errors: usage, system, peer, timeout.
 void prepare_moe(Communicator&, const MoeLayer&);
+/// Replaces a prepare_moe that this rank cannot make: the peers get a usage error with this reason
+/// instead of waiting. Collective, like the replaced call. Errors: peer, timeout.
+void refuse_prepare_moe(Communicator&, const std::string& reason);
 
 /// A layer's first half: gathers all ranks' tokens and their routing, orders the rows by (expert,
 /// token, slot), and multiplies them by their experts' weights: out[row] = act(token * weight_e^T +

@@ -80,7 +80,8 @@ class Backend {
   /// Collective, except Part::gemm. Before a rank throws a usage error, it tells its peers.
   /// GPU ranks only enqueue the call; the next call or synchronize throws errors of its kernels.
   virtual void run(const Problem&, const Plan&, const Operands&, Part) = 0;
-  /// Collective: allocates the staging of collectives unless it is ready. `refusal`: as in prepare.
+  /// Collective: allocates the staging of collectives. If it is ready, local: does nothing, and
+  /// tells nobody a refusal. `refusal`: as in prepare.
   virtual void prepare_collectives(std::string_view refusal) = 0;
   /// Collective, as run. Checks the arguments; prepares collectives on the first call. Errors: as
   /// run.

@@ -35,6 +35,7 @@ tilelace_status run(tilelace::Collective collective, tilelace_communicator* c,
     read_or_refuse(c, call.stream, [&] {
       need(args, name, "args");
       const tilelace_collective_args a = known(*args, name, "args");
+      call.stream = a.stream;  // first: a refusal goes there, too
       call = {a.in,
               a.out,
               as<tilelace::Item>(a.item),

@@ -70,7 +70,14 @@ tilelace_status tilelace_grouped_gemm(const tilelace_grouped_gemm_args* args) {
 tilelace_status tilelace_prepare_moe(tilelace_communicator* c, const tilelace_moe_layer* layer) {
   return guarded([&] {
     need(c, "prepare_moe", "communicator");
-    tilelace::prepare_moe(c->member, layer_of("prepare_moe", layer));
+    tilelace::MoeLayer to;
+    try {
+      to = layer_of("prepare_moe", layer);
+    } catch (const std::exception& e) {
+      tilelace::refuse_prepare_moe(c->member, e.what());
+      throw;
+    }
+    tilelace::prepare_moe(c->member, to);
   });
 }
 

@@ -59,12 +59,13 @@ bool on_host(const Impl& impl) {
 }
 
 template <class Impl>
-void require_room(const Impl& impl, std::string_view name, const MoeLayer& l, std::int64_t m) {
-  require(impl.moe.memory != nullptr && MoeBytes::of(l, m).fits(impl.moe.bytes) &&
-              std::max(l.hidden, l.inner) <= impl.moe.k,
+void require_room(Impl& impl, std::string_view name, const MoeLayer& l, std::int64_t m,
+                  void* stream) {
+  require(impl.moe.holds(MoeBytes::of(l, m)) && std::max(l.hidden, l.inner) <= impl.moe.k,
           "{}: a layer with m {}, hidden {}, inner {}, top_k {} is not prepared: call prepare_moe "
           "with this layer",
           name, m, l.hidden, l.inner, l.top_k);
+  impl.moe.captured = impl.moe.captured || impl.backend->is_captured(stream);
 }
 
 /// Tests look for reads of what a call left.
@@ -154,7 +155,7 @@ void reduce(Communicator& c, Collective collective, std::string_view name, const
     MoeCall call;
     check_together(impl, name, a.stream, [&] {
       call = op::check_call(name, a, scatters, impl.group->rank(), impl.group->ranks());
-      require_room(impl, name, a.layer, a.m);
+      require_room(impl, name, a.layer, a.m, a.stream);
       if (on_host(impl)) {
         op::check_map(name, call.map, a.map);
         op::check_ids(name, call.map, a.map);
@@ -201,12 +202,16 @@ void prepare_moe(Communicator& c, const MoeLayer& layer) {
     }
     impl.backend->prepare_collectives(refusal);
     if (!refusal.empty()) throw Error(ErrorKind::usage, refusal);
-    const MoeBytes bytes = impl.moe.bytes.with(MoeBytes::of(layer, layer.m));
-    const std::int64_t k = std::max({impl.moe.k, layer.hidden, layer.inner});
-    passes.prepare(k);
-    impl.moe.memory = nullptr;
-    impl.moe = {bytes, k, impl.backend->make_memory(bytes.all())};
+    impl.moe.k = std::max({impl.moe.k, layer.hidden, layer.inner});
+    passes.prepare(impl.moe.k);
+    impl.moe.grow(MoeBytes::of(layer, layer.m), *impl.backend);
   });
+}
+
+void refuse_prepare_moe(Communicator& c, const std::string& reason) {
+  // Without a reason it would be a preparation.
+  const std::string_view told = reason.empty() ? "no reason given" : std::string_view(reason);
+  c.impl().call(kPrepare, [&] { c.impl().backend->prepare_collectives(told); });
 }
 
 void ag_moe(Communicator& c, const AgMoeArgs& a) {
@@ -215,7 +220,7 @@ void ag_moe(Communicator& c, const AgMoeArgs& a) {
     MoeCall call;
     const auto check = [&] {
       call = op::check_call(a, impl.group->rank(), impl.group->ranks());
-      require_room(impl, kGather, a.layer, a.m);
+      require_room(impl, kGather, a.layer, a.m, a.stream);
       return op::words_of(a.layer, a.m);
     };
     if (a.layer.replicated)

@@ -24,6 +24,9 @@ void check_dense(std::string_view op, TensorName name, const TensorView& t, DTyp
           "{}: {}: got a row stride of {}, expected {}, without gaps", op, name, t.stride, cols);
 }
 
+/// With widths of up to 2^40 no product of sizes overflows.
+constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
+
 void check_width(std::string_view op, std::string_view what, std::int64_t width) {
   require(width >= kMoeGrain && width % kMoeGrain == 0 && width <= plan::kMaxExtent,
           "{}: {}: got {}, expected a multiple of {}, more than 0 and at most 2^40", op, what,
@@ -99,12 +102,12 @@ void check_layer(std::string_view op, const MoeLayer& l) {
   check_activation(op, l.activation);
   check_width(op, "hidden", l.hidden);
   check_width(op, "inner", l.inner);
-  constexpr std::int64_t kMostExperts = std::int64_t{1} << 20;
   require(l.experts >= 1 && l.experts <= kMostExperts, "{}: experts: got {}, expected 1 to {}", op,
           l.experts, kMostExperts);
-  require(l.first >= 0 && l.here >= 0 && l.first + experts_here(l) <= l.experts,
+  const std::int64_t here = experts_here(l);
+  require(l.first >= 0 && here >= 0 && here <= l.experts && l.first <= l.experts - here,
           "{}: experts of this rank: got {} from expert {} on, expected a part of the layer's {}",
-          op, experts_here(l), l.first, l.experts);
+          op, here, l.first, l.experts);
   require(l.top_k >= 1 && l.top_k <= kMostExperts, "{}: top_k: got {}, expected 1 to {}", op,
           l.top_k, kMostExperts);
   require(l.m >= 0 && l.m <= schedule::kMaxMapPairs / l.top_k,
@@ -171,7 +174,8 @@ void check_grouped(const GroupedGemmArgs& a) {
   const std::string_view op = "grouped_gemm";
   const DType dtype = a.x.dtype;
   check_activation(op, a.activation);
-  require(a.experts >= 1, "{}: experts: got {}, expected at least 1", op, a.experts);
+  require(a.experts >= 1 && a.experts <= kMostExperts, "{}: experts: got {}, expected 1 to {}", op,
+          a.experts, kMostExperts);
   check_width(op, "k", a.x.cols);
   check_width(op, "n", a.out.cols);
   const std::int64_t width = row_of(a.activation).gated ? 2 * a.out.cols : a.out.cols;

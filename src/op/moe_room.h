@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "backend/backend.h"
 #include "tilelace/moe.h"
@@ -39,6 +40,20 @@ struct MoeRoom {
   MoeBytes bytes;
   std::int64_t k = 0;  ///< the largest k for which the passes have scratch
   std::unique_ptr<RankMemory> memory;
+  bool captured = false;  ///< whether graphs captured calls that use this memory
+  std::vector<std::unique_ptr<RankMemory>> retired = {};  ///< earlier ones that graphs go on with
+
+  [[nodiscard]] bool holds(const MoeBytes& b) const { return memory != nullptr && b.fits(bytes); }
+  /// Makes room for `b`, beside what there was room for.
+  void grow(const MoeBytes& b, Backend& backend) {
+    if (holds(b)) return;
+    if (captured) retired.push_back(std::move(memory));
+    memory = nullptr;
+    captured = false;
+    const MoeBytes all = bytes.with(b);
+    memory = backend.make_memory(all.all());
+    bytes = all;
+  }
 
   [[nodiscard]] void* ids() const { return memory->data(); }
   [[nodiscard]] void* tokens() const { return memory->data() + bytes.ids; }

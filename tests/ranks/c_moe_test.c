@@ -31,6 +31,32 @@ static void fill(tensors* t, int rank) {
           (float)(e + 1);
 }
 
+/* `a`: a call that is right. */
+static void wrong_calls(const member* me, const tilelace_moe_layer* layer, tilelace_ag_moe_args a) {
+  CHECK_USAGE(tilelace_grouped_gemm(NULL), "grouped_gemm: args: got NULL, expected a pointer");
+  CHECK_USAGE(tilelace_ag_moe(NULL, &a), "ag_moe: communicator: got NULL, expected a pointer");
+  CHECK_USAGE(tilelace_moe_ar(me->c, NULL), "moe_ar: args: got NULL, expected a pointer");
+  /* Only rank 1 is wrong: rank 0 is told. */
+  a.layer = me->rank == 1 ? NULL : layer;
+  CHECK_USAGE(tilelace_ag_moe(me->c, &a),
+              me->rank == 1 ? "ag_moe: layer: got NULL, expected a pointer"
+                            : "ag_moe: rank 1 refused its call: ag_moe: layer: got NULL, expected "
+                              "a pointer");
+  a.layer = layer;
+  a.struct_size -= 8;
+  CHECK(tilelace_ag_moe(me->c, &a) == TILELACE_USAGE);
+  a.struct_size += 8;
+  CHECK_OK(tilelace_ag_moe(me->c, &a));
+  tilelace_moe_layer part = *layer;
+  part.first = INT64_MAX;
+  part.here = 1;
+  int64_t words = 0;
+  CHECK(tilelace_moe_map_words(&part, M, &words) == TILELACE_USAGE && words == 0);
+  part.first = 1;
+  part.here = INT64_MAX;
+  CHECK(tilelace_moe_map_words(&part, M, &words) == TILELACE_USAGE && words == 0);
+}
+
 static void* run(void* argument) {
   const member* me = argument;
   /* Token t chooses experts t mod 3 and 2, with weights 1 and 0.5; the last one only the first. */
@@ -51,6 +77,11 @@ static void* run(void* argument) {
   int64_t words = 0;
   CHECK_OK(tilelace_moe_map_words(&layer, M, &words));
   CHECK(words <= 512);
+  /* Only rank 1 is wrong: rank 0 is told. */
+  CHECK_USAGE(tilelace_prepare_moe(me->c, me->rank == 1 ? NULL : &layer),
+              me->rank == 1 ? "prepare_moe: layer: got NULL, expected a pointer"
+                            : "prepare_collectives: rank 1 refused its call: prepare_moe: layer: "
+                              "got NULL, expected a pointer");
   CHECK_OK(tilelace_prepare_moe(me->c, &layer));
 
   tilelace_ag_moe_args a;
@@ -97,23 +128,9 @@ static void* run(void* argument) {
   g.out = matrix(t.out, OWN, INNER);
   CHECK_OK(tilelace_grouped_gemm(&g));
   for (int i = 0; i < OWN * INNER; ++i) CHECK(t.out[i] == t.x[i] * (float)(i / INNER + 2));
-  CHECK_USAGE(tilelace_grouped_gemm(NULL), "grouped_gemm: args: got NULL, expected a pointer");
-
-  CHECK_USAGE(tilelace_ag_moe(NULL, &a), "ag_moe: communicator: got NULL, expected a pointer");
-  CHECK_USAGE(tilelace_moe_ar(me->c, NULL), "moe_ar: args: got NULL, expected a pointer");
-  CHECK_USAGE(tilelace_prepare_moe(me->c, NULL),
-              "prepare_moe: layer: got NULL, expected a pointer");
-  /* Only rank 1 is wrong: rank 0 is told. */
-  a.layer = me->rank == 1 ? NULL : &layer;
-  CHECK_USAGE(tilelace_ag_moe(me->c, &a),
-              me->rank == 1 ? "ag_moe: layer: got NULL, expected a pointer"
-                            : "ag_moe: rank 1 refused its call: ag_moe: layer: got NULL, expected "
-                              "a pointer");
-  a.layer = &layer;
-  a.struct_size -= 8;
-  CHECK(tilelace_ag_moe(me->c, &a) == TILELACE_USAGE);
-  a.struct_size += 8;
-  CHECK_OK(tilelace_ag_moe(me->c, &a));
+  g.experts = INT64_MAX / 2;
+  CHECK(tilelace_grouped_gemm(&g) == TILELACE_USAGE);
+  wrong_calls(me, &layer, a);
   return NULL;
 }
 

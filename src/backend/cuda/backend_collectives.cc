@@ -71,7 +71,8 @@ std::string GpuBackend::describe(Collective collective, const CollectiveArgs& ar
 
 void GpuBackend::prepare_collectives(std::string_view refusal) {
   const comm::DeviceScope scope(device_, kPrepare);
-  if (collectives_ != nullptr && collectives_out_of_step_.empty() && refusal.empty()) return;
+  // Then no peer waits here, not even for a refusal.
+  if (collectives_ != nullptr && collectives_out_of_step_.empty()) return;
   meet_for_preparation();
   agree_on_calls(group_, kPrepare, kPrepare, refusal, options_.timeout_s);
   if (!refusal.empty()) return;

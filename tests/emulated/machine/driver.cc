@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -184,10 +183,19 @@ void forget_memory(void* p) {
   known().erase(static_cast<std::byte*>(p));
 }
 
+constexpr std::size_t kUnit = order::kRegionUnit;
+std::size_t mapped_bytes(std::size_t bytes) { return (bytes / kUnit + 1) * kUnit; }
+
 void* take_memory(std::size_t bytes, int device, int type) {
-  constexpr std::size_t kUnit = order::kRegionUnit;
-  const std::size_t all = (bytes / kUnit + 1) * kUnit;
-  void* p = std::aligned_alloc(kUnit, all);
+  const std::size_t all = mapped_bytes(bytes);
+  void* const mapped = mmap(nullptr, all + kUnit, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const std::size_t before = kUnit - reinterpret_cast<std::uintptr_t>(mapped) % kUnit;
+  std::byte* const p = begin + before;
+  munmap(begin, before);
+  if (before < kUnit) munmap(p + all, kUnit - before);
   std::memset(p, kNaN, bytes);
   note_memory(p, {bytes, device, type});
   if (type == kDeviceMemory) order::add_region(p, all, {});
@@ -195,9 +203,12 @@ void* take_memory(std::size_t bytes, int device, int type) {
 }
 void give_memory(void* p) {
   if (p == nullptr) return;
+  const std::size_t all = mapped_bytes(find_memory(p).bytes);
   forget_memory(p);
   order::remove_region(p);
-  std::free(p);
+  // Whoever still uses it is stopped. The addresses are nobody else's later.
+  mprotect(p, all, PROT_NONE);
+  madvise(p, all, MADV_DONTNEED);
 }
 
 Memory find_memory(const void* p) {

@@ -220,7 +220,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, 
 // ---- memory ----
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   *p = take_memory(bytes, current, cudaMemoryTypeDevice);
-  return cudaSuccess;
+  return *p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
   Machine::get().await_device(current);
@@ -229,7 +229,7 @@ cudaError_t cudaFree(void* p) {
 }
 cudaError_t cudaHostAlloc(void** p, std::size_t bytes, unsigned) {
   *p = take_memory(bytes, current, cudaMemoryTypeHost);
-  return cudaSuccess;
+  return *p == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) { return cudaHostAlloc(p, bytes, 0); }
 cudaError_t cudaFreeHost(void* p) {
