@@ -65,6 +65,9 @@ struct TuneResult {
 /// system (a plan that fails or has a wrong result; a GPU that is throttled or shared; memory),
 /// peer, timeout.
 TuneResult tune(Communicator&, std::span<const Problem>, const TuneOptions& = {});
+/// Replaces a tune() that this rank cannot make: the peers get a usage error with this reason
+/// instead of waiting. Collective. Errors: usage (always, with this reason), peer, timeout.
+void refuse_tune(Communicator&, const std::string& reason);
 
 /// Times the tiles of both products of a layer of experts, for each number of tokens, as tune()
 /// times plans: all ranks at once, in CUDA graphs, with random routings that favour no expert. The

@@ -16,6 +16,8 @@ from . import _groups
 from ._errors import call, usage
 from ._table import COLLECTIVES, gathers
 
+NO_GRADIENTS = ("out: tensors that need gradients cannot be used with it: "
+                "call under torch.no_grad, or without out")
 NAMES = ("x", "weight", "bias", "residual")
 NORM_NAMES = ("x", "weight", "residual", "scale")
 MOE_NAMES = {"ag_moe": ("x", "ids", "weights", "w13", "bias"),

@@ -17,10 +17,10 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
 from . import _groups, _regions
-from ._arguments import has_tangents
+from ._arguments import NO_GRADIENTS, has_tangents
 from ._errors import call, usage
 from ._kernels import LIB
-from ._table import OPS, Op
+from ._table import CALLS, OPS, Op
 
 
 class _Ops:
@@ -324,6 +324,23 @@ def _save_nothing(ctx: Any, inputs: Any, keyword_only_inputs: Any, output: Any) 
 _OF_EXPERTS = [(name, _no_moe_backward, _save_nothing)
                for name in ("ag_moe", "moe_rs", "moe_ar", "grouped_gemm")]
 
+def _refuse_gradients(name: str) -> None:
+    """Of a call that writes results: gradients through it would be wrong without a word."""
+    op = getattr(torch.ops.tilelace, name).default
+
+    def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        if torch.is_grad_enabled() and any(
+                isinstance(t, Tensor) and t.requires_grad for t in tree_leaves((args, kwargs))):
+            raise usage(f"{name}: {NO_GRADIENTS}")
+        with torch._C._AutoDispatchBelowAutograd():
+            return op.redispatch(keyset & torch._C._after_autograd_keyset, *args, **kwargs)
+
+    LIB.impl(name, kernel, "Autograd", with_keyset=True)
+
+
+for _name in CALLS:
+    if _name.endswith("_out"):
+        _refuse_gradients(_name)
 for _formulas_of in (*map(_formulas, OPS.values()), _OF_COLLECTIVES, _OF_EXPERTS):
     for _name, _backward, _save in _formulas_of:
         torch.library.register_autograd(

@@ -101,8 +101,8 @@ def unfit(product: fx.Node) -> str:
         return f"the product is on {device}, expected {' or '.join(_DTYPES)}"
     if x.dtype not in _DTYPES[device]:
         return f"the product is of {x.dtype}, expected {', '.join(map(str, _DTYPES[device]))} on {device}"
-    if bias is not None and value(bias).dim() != 1:
-        return "the product's bias is not a vector"
+    if bias is not None and not (value(bias).dim() == 1 and equal(value(bias).shape[0], n)):
+        return f"the product's bias is not a vector of {n}"
     if equal(k, 0) or equal(n, 0):
         return "the product is empty"
     if device == "cuda" and not (equal(k % 8, 0) and equal(n % 8, 0)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from . import _groups
 from ._dtypes import DTYPES
-from ._errors import call, usage
+from ._errors import Error, call, usage
 from ._groups import Group
 
 # Tokens of decoding, of chunks of a prompt, and of prompts.
@@ -73,6 +73,15 @@ def _of_model(model: torch.nn.Module, name: str, sizes: Iterable[int]) -> Iterat
                 yield Problem("ag_gemm", m, n, k, layer.weight.dtype)
 
 
+def _listed(problems: Any, name: str, m: Iterable[int]) -> list[Problem]:
+    if not isinstance(problems, torch.nn.Module):
+        return [Problem(*p) for p in problems]
+    listed = list(_of_model(problems, name, m))
+    if not listed:
+        raise usage(f'tune: the model has no layer of tilelace that communicates in group "{name}"')
+    return listed
+
+
 def _line(problem: Problem) -> str:
     op, m, n, k, dtype, swiglu = Problem(*problem)
     names = {row.dtype: row.name for row in DTYPES if row.on_gpus}
@@ -109,16 +118,14 @@ def tune(
     """
     pg = _groups._group_of(group)
     name = _groups.plain(pg.group_name)
-    if isinstance(problems, torch.nn.Module):
-        listed: list[Problem] = list(_of_model(problems, name, m))
-        if not listed:
-            raise usage(f'tune: the model has no layer of tilelace that communicates in group "{name}"')
-    else:
-        listed = [Problem(*p) for p in problems]
-    lines = "\n".join(_line(p) for p in listed)
+    lines, refusal = "", ""
+    try:
+        lines = "\n".join(map(_line, _listed(problems, name, m)))
+    except (Error, OverflowError, TypeError, ValueError) as error:
+        refusal = str(error) if isinstance(error, Error) else f"tune: problems: {error}"
     device = _groups.default_device("tune", pg)
     _groups.ensure(name, device)
-    found = call(torch.ops.tilelace._tune, name, device, lines, 60.0 * minutes, candidates, again,
+    found = call(torch.ops.tilelace._tune, name, device, lines, refusal, 60.0 * minutes, candidates, again,
                  force, "" if out is None else os.fsdecode(out))
     tuned = []
     for line in found:

@@ -89,8 +89,7 @@ def _run(
             return result
         if not outs:
             return fn(*args, **settings, **results)
-        wrong = ("out: tensors that need gradients cannot be used with it: "
-                 "call under torch.no_grad, or without out")
+        wrong = _arguments.NO_GRADIENTS
     except (AttributeError, RuntimeError, TypeError) as error:
         ours = error_of(error)
         if isinstance(ours, Error):

@@ -149,6 +149,16 @@ TuneResult tune(Communicator& c, std::span<const Problem> problems, const TuneOp
   });
 }
 
+void refuse_tune(Communicator& c, const std::string& reason) {
+  Communicator::Impl& impl = c.impl();
+  impl.call_alone("tune", [&] {
+    // CPU ranks have nothing to tune: nobody waits.
+    if (impl.options.device == Device::cuda)
+      agree_on_calls(*impl.group, "tune", {}, reason, impl.options.timeout_s);
+    raise(ErrorKind::usage, "{}", reason);
+  });
+}
+
 TuneResult tune_experts(Communicator& c, const MoeLayer& layer, std::span<const std::int64_t> sizes,
                         const TuneOptions& options) {
   Communicator::Impl& impl = c.impl();

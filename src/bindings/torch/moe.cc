@@ -158,8 +158,10 @@ std::tuple<Tensor, Tensor> ag_moe(const FirstHalf& call) {
   args.stream = place.stream;
   const int64_t pairs = args.m * layer.top_k;
   const std::vector<int64_t> size{pairs, layer.inner}, words{moe_map_words(layer, args.m)};
-  Tensor out = empty_dense(call.x, size, call.x.scalar_type());
-  Tensor map = empty_dense(call.x, words, ScalarType::Int);
+  auto [out, map] = checked_here(place, [&] {
+    return std::pair{empty_dense(call.x, size, call.x.scalar_type()),
+                     empty_dense(call.x, words, ScalarType::Int)};
+  });
   args.out = tilelace::dense(out.mutable_data_ptr(), layer.dtype, pairs, layer.inner);
   args.map = static_cast<int32_t*>(map.mutable_data_ptr());
   tilelace::ag_moe(place.communicator(), args);
@@ -206,7 +208,8 @@ Tensor second_half(std::string_view name, const SecondHalf& call, bool scatters)
   args.stream = place.stream;
   const int64_t own = scatters ? rows[static_cast<std::size_t>(place.rank)] : args.m;
   const std::vector<int64_t> size{own, layer.hidden};
-  Tensor out = empty_dense(call.act, size, call.act.scalar_type());
+  Tensor out =
+      checked_here(place, [&] { return empty_dense(call.act, size, call.act.scalar_type()); });
   args.out = tilelace::dense(out.mutable_data_ptr(), layer.dtype, own, layer.hidden);
   scatters ? tilelace::moe_rs(place.communicator(), args)
            : tilelace::moe_ar(place.communicator(), args);

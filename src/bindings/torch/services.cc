@@ -165,19 +165,25 @@ Problem problem_of(const std::string& line, int ranks) {
   return p;
 }
 
-/// A line a problem that was tuned: microseconds, those of the prediction's choice, plans that were
-/// timed, then the problem and the plan.
+/// `refusal`: why this rank cannot tune, which its peers are told; else empty.
+/// Returns a line a problem that was tuned: microseconds, those of the prediction's choice, plans
+/// that were timed, then the problem and the plan.
 std::vector<std::string> tune_problems(std::string group, std::string device, std::string problems,
-                                       double seconds, int64_t candidates, bool again, bool force,
-                                       std::string out) {
+                                       std::string refusal, double seconds, int64_t candidates,
+                                       bool again, bool force, std::string out) {
   return remembered([&] {
     const auto member = member_of("tune", group, device_named(device));
     Communicator& communicator = member->communicator();
     std::vector<Problem> list;
     std::istringstream lines(problems);
-    for (std::string line; std::getline(lines, line);) {
-      list.push_back(problem_of(line, communicator.size()));
+    try {
+      for (std::string line; std::getline(lines, line);) {
+        list.push_back(problem_of(line, communicator.size()));
+      }
+    } catch (const Error& e) {
+      refusal = e.what();
     }
+    if (!refusal.empty()) refuse_tune(communicator, refusal);
     TuneOptions options;
     options.seconds = seconds;
     options.candidates = static_cast<int>(std::clamp<int64_t>(candidates, -1, 1 << 20));
@@ -259,8 +265,8 @@ const std::vector<OpEntry>& services() {
       {"_drop_pool", "(int number) -> bool", TORCH_BOX(&drop_pool)},
       {"_plans", "(str group_name, str device) -> str[]", TORCH_BOX(&plans)},
       {"_tune",
-       "(str group_name, str device, str problems, float seconds, int candidates, bool again, "
-       "bool force, str out) -> str[]",
+       "(str group_name, str device, str problems, str refusal, float seconds, int candidates, "
+       "bool again, bool force, str out) -> str[]",
        TORCH_BOX(&tune_problems)},
       {"_collective_names", "() -> str[]", TORCH_BOX(&collective_names)},
       {"_op_lines", "() -> str[]", TORCH_BOX(&op_lines)},

@@ -127,9 +127,11 @@ Tensor empty_beside(const Tensor& like, std::span<const int64_t> size,
   int32_t device = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device));
   AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(size.size()), size.data(),
-                                                  strides.data(), dtype, device,
-                                                  like.get_device_index(), &made));
+  if (aoti_torch_empty_strided(static_cast<int64_t>(size.size()), size.data(), strides.data(),
+                               dtype, device, like.get_device_index(), &made) != AOTI_TORCH_SUCCESS)
+    throw Error(ErrorKind::system, "no memory for a tensor " + shape_of(size) + " of " +
+                                       torch::headeronly::toString(static_cast<ScalarType>(dtype)) +
+                                       ": free some, or call with fewer rows");
   return Tensor(made);
 }
 

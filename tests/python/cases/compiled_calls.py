@@ -130,6 +130,44 @@ def that_are_equal(w):
     expect_same(w, written_and_trained, [x, a], ["gemm_ar_out"] * 2 + ["gemm_ar"], eager, trained)
 
 
+@case(2)
+def that_write_results_have_no_gradients(w):
+    x, a, _, _ = tensors(w)
+    text = "tensors that need gradients cannot be used with it"
+
+    def written(x):
+        out = x.new_empty(len(x), 8)
+        tilelace.gemm_ar(x, a, None, w.group, out=out)
+        return out.sum() + x.sum()
+
+    def in_place(x):
+        y = x * 2
+        tilelace.all_reduce_(y, w.group)
+        return y.square().sum()
+
+    def raw(x):
+        y = x * 2
+        OPS.all_reduce_out(y, w.name, out=y)
+        return y.square().sum()
+
+    wanted = x.clone().requires_grad_()
+    for fn in (written, in_place, raw):
+        torch._dynamo.reset()
+        for f in (fn, torch.compile(fn, backend="aot_eager")):
+            with torch.enable_grad():
+                try:
+                    f(wanted).backward()
+                except RuntimeError as error:  # of torch's own type where a graph is made
+                    assert text in str(error), error
+                else:
+                    raise AssertionError(f"{fn.__name__}: no error, gradient {wanted.grad}")
+    # Nothing is refused without gradients, or of other tensors.
+    with torch.no_grad():
+        expect_same(w, in_place, [wanted], ["all_reduce_out"], BACKENDS[:1])
+    expect_same(w, in_place, [x], ["all_reduce_out"], BACKENDS[:1])
+    assert torch.equal(raw(x), in_place(x))
+
+
 @case(2, 3)
 def that_ranks_use_in_another_order(w):
     x, a, b, c = tensors(w)

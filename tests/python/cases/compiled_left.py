@@ -58,6 +58,11 @@ def gathers_without_a_product_of_their_own(w):
     expect_fused(w, scaled, (x,), [], GATHER, ["alpha or beta"])
     expect_fused(w, several, (x,), [], GATHER, ["several tensors"])
 
+    def biased(x):  # one number for all columns
+        return (torch.addmm(a[0, :1], funcol.all_gather_tensor(x, 0, w.name), a),)
+
+    expect_fused(w, biased, (x,), [], GATHER, ["bias is not a vector of 8"])
+
 
 @case(2)
 def reductions_without_a_product_of_their_own(w):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixtures of experts: values within derived bounds, exact integers, routings, shapes, errors."""
 import itertools
+from pathlib import Path
 
 import torch
 from tilelace import moe
@@ -166,4 +167,17 @@ def wrong_arguments_are_told_to_the_others(w):
         good[0], good[1][:-32] if w.rank == 1 else good[1], False))
     expect_raises("usage", "gradients are not supported", lambda: layer.second(
         good[0].clone().requires_grad_(w.rank == 1), good[1], False))
+    layer.second(*layer.first(), True)
+
+
+@case(2)
+def a_rank_without_memory_tells_the_others(w):
+    if Path("/proc/sys/vm/overcommit_memory").read_text().strip() == "1":
+        return  # then there is memory for everybody, it says
+    tokens, columns = 1 << 17, (1 << 17 if w.rank == 0 else 8)  # a terabyte of results, or little
+    x, ids, weights = torch.zeros(tokens, 8), torch.zeros(tokens, 8, dtype=torch.int32), torch.zeros(tokens, 8)
+    expect_raises("system" if w.rank == 0 else "usage", "no memory for a tensor [2097152, 131072]",
+                  lambda: moe.ag_moe(x, ids, weights, torch.zeros(1, columns, 8), w.group,
+                                     experts=1, activation="none"))
+    layer = Layer(w)
     layer.second(*layer.first(), True)

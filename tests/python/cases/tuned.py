@@ -63,6 +63,7 @@ def problems_that_are_none(w):
     for problem, text in ((("attention", 32, 64, 64), "attention"),
                           (("gemm_rs", 32, 64, 64, torch.int8), "tune: dtype: got torch.int8")):
         expect_raises("usage", text, lambda: tilelace.tune([problem], w.group))
+    expect_raises("usage", "tune: problems: ", lambda: tilelace.tune([("gemm_rs",)], w.group))
     expect_raises("usage", "no layer of tilelace",
                   lambda: tilelace.tune(torch.nn.Linear(8, 8), w.group))
 
@@ -89,6 +90,9 @@ def a_problem_is_tuned_and_kept(w):
     out = f"{folder}/table.json"
     problem = tilelace.Problem("gemm_rs", 256, 1024, 512)
     tuned = tilelace.tune([problem, problem], w.group, minutes=1, out=out, candidates=1, force=True)
+    wrong = [problem if w.rank else ("gemm_rs", 256, 1024, 512, torch.int8)]
+    expect_raises("usage", "tune: dtype: got torch.int8",
+                  lambda: tilelace.tune(wrong, w.group, force=True))
     assert len(tuned) == 1 and tuned[0].us > 0 and tuned[0].plans > 1, tuned
     assert not tilelace.tune([problem], w.group, force=True)
     assert len(set(w.everyone(tuned[0]))) == 1
