@@ -24,16 +24,15 @@ struct DTypeRow {
   double roundoff;             ///< unit roundoff u: one rounding errs by at most u * |value|
   int underflow_exponent;      ///< a result that underflows errs by at most 2^underflow_exponent
   bool on_gpus;                ///< whether GPU ranks support the type
-  int k_step;                  ///< k of one GPU matrix instruction; 0: there is none
 };
 
 /// The rows of all types, in the order of the enum.
 inline constexpr DTypeRow kDTypes[] = {
-    {DType::bf16, "bf16", "bfloat16", "BF16", 2, 1.0 / 256, -126, true, 16},
-    {DType::fp16, "fp16", "float16", "F16", 2, 1.0 / 2048, -25, true, 16},
-    {DType::fp32, "fp32", "float32", "F32", 4, 1.0 / 16777216, -126, false, 0}};
+    {DType::bf16, "bf16", "bfloat16", "BF16", 2, 1.0 / 256, -126, true},
+    {DType::fp16, "fp16", "float16", "F16", 2, 1.0 / 2048, -25, true},
+    {DType::fp32, "fp32", "float32", "F32", 4, 1.0 / 16777216, -126, false}};
 /// The row for a value that names no type.
-inline constexpr DTypeRow kNoDType = {DType{}, "?", "?", "?", 0, 0, 0, false, 0};
+inline constexpr DTypeRow kNoDType = {DType{}, "?", "?", "?", 0, 0, 0, false};
 
 /// The row of a type; kNoDType for a value that names no type.
 constexpr const DTypeRow& row_of(DType t) {

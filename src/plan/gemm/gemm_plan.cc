@@ -10,6 +10,7 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "plan/base/problem.h"
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/gemm/share.h"
@@ -56,8 +57,9 @@ int clusters_of(const GemmTile& t, const GemmMachine& machine) {
 void require_product(const GemmProblem& p) {
   require(p.m > 0 && p.n > 0 && p.k > 0, "gemm: got m {}, n {}, k {}, expected each more than 0",
           p.m, p.n, p.k);
-  require(p.out_n() % 8 == 0 && p.k % 8 == 0 && (!p.gated || p.n % 2 == 0),
-          "gemm: got n {}, k {}, expected multiples of 8 (16 bytes){}", p.n, p.k,
+  const std::int64_t grain = grain_of(p.dtype);
+  require(p.out_n() % grain == 0 && p.k % grain == 0 && (!p.gated || p.n % 2 == 0),
+          "gemm: got n {}, k {}, expected multiples of {} (16 bytes){}", p.n, p.k, grain,
           p.gated ? ", and n / 2 too" : "");
 }
 

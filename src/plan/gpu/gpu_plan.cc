@@ -6,6 +6,7 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/planners.h"
@@ -48,9 +49,12 @@ void require_gpu_problem(const Problem& p) {
           names_of_gpu_dtypes());
   require(p.ranks <= schedule::kMaxGpuRanks, "{}: ranks on GPUs: got {}, expected at most {}", op,
           p.ranks, schedule::kMaxGpuRanks);
-  require(p.k % 8 == 0, "{}: k on GPUs: got {}, expected a multiple of 8 (16 bytes)", op, p.k);
+  const std::int64_t grain = grain_of(p.dtype);
+  require(p.k % grain == 0, "{}: k on GPUs: got {}, expected a multiple of {} (16 bytes)", op, p.k,
+          grain);
   for (const auto n : p.n)
-    require(n % 8 == 0, "{}: n on GPUs: got {}, expected a multiple of 8 (16 bytes)", op, n);
+    require(n % grain == 0, "{}: n on GPUs: got {}, expected a multiple of {} (16 bytes)", op, n,
+            grain);
   require_extents(p);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "plan/base/problem.h"
 #include "plan/gemm/architecture_plans.h"
 #include "plan/ways/gemm_ar_way.h"
 #include "schedule/tile_sums.h"
@@ -17,7 +18,7 @@ using schedule::Index;
 /// What a link carries one way. By the switch: a rank's partials and its share of the sums. In one
 /// shot all terms but the own, in two a share of them and of the sums.
 double moved_bytes(const Problem& p, const KeptPartialsWay& plan) {
-  const auto bytes = static_cast<double>(p.m * p.n.front()) * 2;
+  const auto bytes = static_cast<double>(p.m * row_bytes(p));
   if (plan.by_switch) return bytes * (1 + 1.0 / p.ranks);
   if (plan.shots == 1) return bytes * (p.ranks - 1);
   return bytes * 2 * (p.ranks - 1) / p.ranks;

@@ -8,6 +8,7 @@
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/kernels/gemm_kernels.h"
 #include "backend/cuda/kernels/sm90/shape.h"
+#include "plan/gemm/gemm_plan.h"
 
 namespace tilelace::cuda {
 
@@ -15,6 +16,7 @@ KernelList TILELACE_KERNEL_LIST_CALLS;
 
 namespace {
 
+static_assert(kStep == plan::kStep, "plans count the kernels' k-steps");
 constexpr std::size_t kTiles = std::size(plan::kGemmTiles);
 
 template <int kTile>
