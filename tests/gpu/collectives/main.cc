@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on GPUs: random calls bit by bit, in streams and graphs, with and without delays; and
-// what they take.
+// Collectives on GPUs: random calls bit by bit, in streams and graphs, with and without delays.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -32,12 +31,7 @@ struct Options {
   std::int64_t most = 60000;
   std::uint64_t seed = 1;
   double timeout_s = 20, limit_s = 280;
-  bool drop = false, api = false, direct = false;
-  std::vector<std::int64_t> bench;       ///< bytes
-  std::vector<std::int64_t> bench_norm;  ///< m, n, m, n ...
-  std::vector<std::string> ops{"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
-  int lines = -1, shots = 0, workers = 0;
-  std::int64_t chunk = 0;
+  bool drop = false, api = false;
 };
 
 /// One rank's memory and calls.
@@ -63,7 +57,6 @@ class Caller {
   [[nodiscard]] NormCaller norm_caller() {
     return kernel_caller(rank_, calls_, stream_, o_.timeout_s);
   }
-  [[nodiscard]] NormBench norm_bench() { return {rank_, calls_, stream_, o_.timeout_s}; }
   std::byte* memory(std::size_t bytes) {
     void* data = nullptr;
     check(cudaMalloc(&data, bytes), "memory");
@@ -302,94 +295,18 @@ void stress(Rank& rank, const Options& o, int calls, bool delays, Findings& find
                t.wrong_calls);
 }
 
-Collective named(const std::string& name) {
-  for (const CollectiveRow& row : kCollectives)
-    if (row.name == name) return row.collective;
-  return {};
-}
-
-/// Graphs of 20 calls.
-void bench(Rank& rank, const Options& o) {
-  Caller caller(rank, o);
-  constexpr int kCalls = 20;
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaEventCreate(&begin), "an event");
-  check(cudaEventCreate(&end), "an event");
-  const auto most = static_cast<std::size_t>(*std::max_element(o.bench.begin(), o.bench.end()));
-  const auto room = [&] { return o.direct ? caller.symmetric(most) : caller.memory(most); };
-  std::byte *const in = room(), *const out = room();
-  check(cudaMemset(in, 0, most), "input");
-  for (const std::string& op : o.ops) {
-    for (const std::int64_t bytes : o.bench) {
-      CollectiveCase c;
-      c.collective = named(op);
-      c.ranks = rank.ranks;
-      c.counts = {bytes / 2 / (c.collective == Collective::all_reduce ? 1 : rank.ranks)};
-      if (o.lines >= 0) c.options.lines = o.lines != 0;
-      if (o.shots > 0 && c.collective == Collective::all_reduce) c.options.shots = o.shots;
-      if (o.workers > 0) c.options.workers = o.workers;
-      if (o.chunk > 0) c.options.chunk = o.chunk;
-      cudaGraph_t captured = nullptr;
-      cudaGraphExec_t graph = nullptr;
-      try {
-        check(cudaStreamBeginCapture(caller.stream(), cudaStreamCaptureModeThreadLocal),
-              "a capture");
-        for (int k = 0; k < kCalls; ++k) caller.run(c, in, out);
-        check(cudaStreamEndCapture(caller.stream(), &captured), "a capture");
-      } catch (const Error& e) {
-        cudaStreamEndCapture(caller.stream(), &captured);
-        cudaGetLastError();
-        if (rank.rank == 0) fmt::print("{} {}: {}\n", op, bytes, e.what());
-        continue;
-      }
-      check(cudaGraphInstantiate(&graph, captured, 0), "a graph");
-      cudaGraphDestroy(captured);
-      std::vector<float> times;
-      for (int sample = 0; sample < 7; ++sample) {
-        rank.group->all_gather("now", o.timeout_s);
-        for (int k = 0; k < 3; ++k) check(cudaGraphLaunch(graph, caller.stream()), "a replay");
-        check(cudaEventRecord(begin, caller.stream()), "an event");
-        for (int k = 0; k < 5; ++k) check(cudaGraphLaunch(graph, caller.stream()), "a replay");
-        check(cudaEventRecord(end, caller.stream()), "an event");
-        caller.finish();
-        float ms = 0;
-        check(cudaEventElapsedTime(&ms, begin, end), "times");
-        times.push_back(ms * 1000 / (5 * kCalls));
-      }
-      std::sort(times.begin(), times.end());
-      const auto all =
-          rank.group->all_gather(fmt::format("{}", times[times.size() / 2]), o.timeout_s);
-      double worst = 0;
-      for (const std::string& t : all) worst = std::max(worst, std::stod(t));
-      if (rank.rank == 0) fmt::print("bench {} {} {:.2f}\n", op, bytes, worst);
-      cudaGraphExecDestroy(graph);
-    }
-  }
-}
-
 void check_norms(Rank& rank, const Options& o, Findings& findings) {
   Caller caller(rank, o);
   for (std::string& wrong : check_norms(caller.norm_caller(), o.norms, o.seed))
     findings.add(std::move(wrong));
 }
 
-void bench_norms(Rank& rank, const Options& o) {
-  Caller caller(rank, o);
-  CollectiveOptions options;
-  if (o.lines >= 0) options.lines = o.lines != 0;
-  if (o.workers > 0) options.workers = o.workers;
-  if (o.chunk > 0) options.chunk = o.chunk;
-  bench_norms(caller.norm_bench(), o.bench_norm, options);
-}
-
 int main_of(int argc, char** argv) {
-  CLI::App app{"Collectives on GPUs: results bit by bit, and times"};
+  CLI::App app{"Collectives on GPUs: results bit by bit"};
   Options o;
   app.add_option("--ranks", o.ranks, "ranks (default: every GPU; more share devices)");
   app.add_option("--calls", o.calls, "random calls whose results are compared");
   app.add_option("--norm", o.norms, "random calls of all_reduce_norm whose results are compared");
-  app.add_option("--bench-norm", o.bench_norm, "times all_reduce_norm of m,n,m,n...")
-      ->delimiter(',');
   app.add_option("--stress", o.stress, "calls back to back");
   app.add_option("--straggle", o.straggle, "likewise with delays");
   app.add_option("--most", o.most, "elements of a random call");
@@ -398,13 +315,6 @@ int main_of(int argc, char** argv) {
   app.add_option("--limit-seconds", o.limit_s, "ends the process");
   app.add_flag("--drop", o.drop, "test of the test: a bit of an input is wrong, must be noticed");
   app.add_flag("--api", o.api, "the public API, too: a GPU a rank");
-  app.add_option("--bench", o.bench, "times calls of so many bytes")->delimiter(',');
-  app.add_option("--ops", o.ops, "of --bench")->delimiter(',');
-  app.add_flag("--direct", o.direct, "of --bench: between tensors that peers reach");
-  app.add_option("--lines", o.lines, "of --bench: 0 or 1");
-  app.add_option("--shots", o.shots, "of --bench");
-  app.add_option("--workers", o.workers, "of --bench");
-  app.add_option("--chunk", o.chunk, "of --bench: bytes");
   return run_program("gpu_collectives", app, argc, argv, [&] {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     // With fewer queues than streams one rank's work stands behind another's that waits for it; the
@@ -424,9 +334,6 @@ int main_of(int argc, char** argv) {
       if (o.stress > 0) stress(rank, o, o.stress, false, findings);
       rank.meet();
       if (o.straggle > 0) stress(rank, o, o.straggle, true, findings);
-      rank.meet();
-      if (!o.bench.empty()) bench(rank, o);
-      if (!o.bench_norm.empty()) bench_norms(rank, o);
     });
     if (o.api)
       for (std::string& f : check_api(ranks, o.timeout_s, o.seed)) findings.add(std::move(f));

@@ -85,76 +85,6 @@ std::string check_norm_case(const NormCaller& c, const NormCase& n) {
   return wrong;
 }
 
-constexpr int kGraphCalls = 20;
-
-/// Us of a call, the slowest rank's.
-double us_of(const NormBench& c, const std::function<void()>& call) {
-  cudaGraph_t captured = nullptr;
-  cudaGraphExec_t graph = nullptr;
-  check(cudaStreamBeginCapture(c.stream, cudaStreamCaptureModeThreadLocal), "a capture");
-  for (int k = 0; k < kGraphCalls; ++k) call();
-  check(cudaStreamEndCapture(c.stream, &captured), "a capture");
-  check(cudaGraphInstantiate(&graph, captured, 0), "a graph");
-  cudaGraphDestroy(captured);
-  cudaEvent_t begin = nullptr, end = nullptr;
-  check(cudaEventCreate(&begin), "an event");
-  check(cudaEventCreate(&end), "an event");
-  std::vector<float> times;
-  for (int sample = 0; sample < 7; ++sample) {
-    c.rank.group->all_gather("now", c.timeout_s);
-    for (int k = 0; k < 3; ++k) check(cudaGraphLaunch(graph, c.stream), "a replay");
-    check(cudaEventRecord(begin, c.stream), "an event");
-    for (int k = 0; k < 5; ++k) check(cudaGraphLaunch(graph, c.stream), "a replay");
-    check(cudaEventRecord(end, c.stream), "an event");
-    c.calls.calls.finish(c.stream, 4 * c.timeout_s);
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end), "times");
-    times.push_back(ms * 1000 / (5 * kGraphCalls));
-  }
-  cudaGraphExecDestroy(graph);
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::sort(times.begin(), times.end());
-  double worst = 0;
-  const std::string own = fmt::format("{}", times[times.size() / 2]);
-  for (const std::string& t : c.rank.group->all_gather(own, c.timeout_s))
-    worst = std::max(worst, std::stod(t));
-  return worst;
-}
-
-void bench_size(const NormBench& c, std::int64_t m, std::int64_t n,
-                const CollectiveOptions& options) {
-  const auto count = static_cast<std::size_t>(m * n);
-  const std::vector<std::uint16_t> zeros(std::max(count, static_cast<std::size_t>(n)));
-  const NormMemory x(zeros, c.stream), residual(zeros, c.stream), weight(zeros, c.stream),
-      normed(zeros, c.stream), quantised(zeros, c.stream), scales(zeros, c.stream);
-  const std::int64_t counts[] = {m * n};
-  CollectiveArgs sum{x.data(), normed.data(), Item::bf16};
-  sum.counts = counts, sum.stream = c.stream;
-  const auto call = plan::check_collective(Collective::all_reduce, sum, c.rank.rank, c.rank.ranks);
-  const auto plan = plan::plan_collective(
-      call, c.calls.machine(architecture_of_device(c.rank.device)), options, false);
-  const double alone = us_of(c, [&] {
-    c.calls.run(call, plan, {x.data(), normed.data(), c.stream});
-  });
-  for (const NormQuant quant :
-       {NormQuant::none, NormQuant::token, NormQuant::block, NormQuant::given}) {
-    AllReduceNormArgs args;
-    args.x = x.data(), args.residual = residual.data(), args.weight = weight.data();
-    args.out = residual.data(), args.quant = quant;
-    args.m = m, args.n = n, args.stream = c.stream;
-    if (quant == NormQuant::none) {
-      args.normed = normed.data();
-    } else {
-      args.quantised = quantised.data(), args.scales = static_cast<float*>(scales.data());
-    }
-    const double us = us_of(c, [&] { run_norm(c.rank, c.calls, args, options); });
-    if (c.rank.rank == 0)
-      fmt::print("norm {} {} quant {}: {:.2f}, all_reduce {:.2f}\n", m, n, static_cast<int>(quant),
-                 us, alone);
-  }
-}
-
 }  // namespace
 
 NormCaller kernel_caller(Rank& rank, cuda::CollectiveCalls& calls, cudaStream_t stream,
@@ -178,12 +108,6 @@ std::vector<std::string> check_norms(const NormCaller& c, int calls, std::uint64
     if (!wrong.empty()) findings.push_back(fmt::format("rank {}: {}: {}", c.rank, n.text(), wrong));
   }
   return findings;
-}
-
-void bench_norms(const NormBench& c, const std::vector<std::int64_t>& sizes,
-                 const CollectiveOptions& options) {
-  for (std::size_t i = 0; i + 1 < sizes.size(); i += 2)
-    bench_size(c, sizes[i], sizes[i + 1], options);
 }
 
 }  // namespace tilelace::gpu_test

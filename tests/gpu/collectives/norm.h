@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// all_reduce_norm on GPUs: checks random calls bit by bit, and compares its time with all_reduce's.
+// all_reduce_norm on GPUs: checks random calls bit by bit.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -25,17 +25,5 @@ NormCaller kernel_caller(Rank&, cuda::CollectiveCalls&, cudaStream_t, double tim
 
 /// Makes `calls` random calls. Returns what is wrong: at most one finding per call.
 std::vector<std::string> check_norms(const NormCaller&, int calls, std::uint64_t seed);
-
-/// What a rank needs to be timed.
-struct NormBench {
-  Rank& rank;
-  cuda::CollectiveCalls& calls;
-  cudaStream_t stream;
-  double timeout_s;
-};
-/// Times calls in graphs of 20, and prints lines "norm M N quant Q: US, all_reduce US". `sizes`:
-/// pairs of m and n, one after the other.
-void bench_norms(const NormBench&, const std::vector<std::int64_t>& sizes,
-                 const CollectiveOptions&);
 
 }  // namespace tilelace::gpu_test
