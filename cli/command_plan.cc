@@ -183,7 +183,8 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("--tp", o->ranks, "Ranks")
       ->capture_default_str()
       ->check(whole_between(1, 64));
-  command->add_option("--m", o->m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor");
+  command->add_option("--m", o->m,
+                      "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included");
   command->add_option("--rows", o->rows,
                       "A file of rows, instead of op, sizes and --m; see tilelace bench --help");
   command->add_option("--dtype", o->dtype,

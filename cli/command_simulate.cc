@@ -34,7 +34,7 @@ struct SimulateOptions {
   std::vector<std::string> plans;
   std::vector<std::int64_t> n;
   std::int64_t k = 0;
-  int local = 8, nodes = 1, rank = 0, straggler = -1;
+  int local = 0, nodes = 1, rank = 0, straggler = -1;
   double straggle = 1.5, jitter_us = 0, noise = 0;
   std::uint64_t seed = 1;
   bool tried = false, quiet = false;
@@ -60,6 +60,16 @@ constexpr const char* kSimulateExamples = R"(Examples:
       A layer of experts, pass by pass, for several routings.
 No GPU is needed. Each report says the known error of its machine file; docs/simulate.md says what
 is modelled.
+)";
+
+constexpr const char* kSimulatePlans =
+    R"(--plan KEY=VALUE[,KEY=VALUE] fixes choices of fused calls; simulate tries the others:
+  route=mesh|ring|two_level            who sends to whom
+  transport=push|pull|store            copy engines write, or read; multiprocessors write
+  chunk=ROWS                           rows of one transfer
+  tile_m=ROWS,tile_n=COLUMNS           what a multiprocessor computes at a time
+  blocks=N                             gemm_ar: super-blocks of rows
+Of several --plan the fastest is the row that is printed; --tried prints all of them.
 )";
 
 /// Of one --plan, what can be played. Errors: usage.
@@ -94,6 +104,10 @@ std::vector<sim::Choices> all_choices(const std::vector<std::string>& plans) {
   return all;
 }
 
+int local_of(const SimulateOptions& o, const sim::MachineModel& machine) {
+  return o.local > 0 ? o.local : static_cast<int>(machine.ranks_per_node);
+}
+
 class Simulation {
  public:
   explicit Simulation(const SimulateOptions& o)
@@ -106,6 +120,7 @@ class Simulation {
               link.bytes_per_s * 1e-9;
       machine_.links.latency_us = link.latency_s * 1e6;
     }
+    local_ = local_of(o, machine_);
     set_work();
     disturbance_ = {o.jitter_us, o.noise, o.straggler, o.straggle, o.seed};
     require(o.straggler < work_.ranks, "--straggler: got {}, expected a rank, 0 to {}", o.straggler,
@@ -125,9 +140,11 @@ class Simulation {
     const double begin = seconds_now();
     for (const Job& job : work_.jobs) {
       for (const std::int64_t m : work_.sizes) {
-        progress.set(static_cast<std::int64_t>(rows_.size()), job.gemm.layer);
-        progress.draw();
-        rows_.push_back(row_of(job, m, choices, pictures));
+        rows_.push_back(row_of(job, m, choices, pictures, [&](std::size_t plan, std::size_t all) {
+          progress.set(static_cast<std::int64_t>(rows_.size()),
+                       fmt::format("{} plan {}/{}", job.gemm.layer, plan, all));
+          progress.draw();
+        }));
       }
     }
     progress.clear();
@@ -141,7 +158,7 @@ class Simulation {
   void set_work() {
     ModelRequest request = o_.model;
     request.layer = "0";
-    work_.ranks = o_.local * o_.nodes;
+    work_.ranks = local_ * o_.nodes;
     load_products("simulate", request, o_.n, o_.k, work_.ranks, work_);
     if (!o_.model.layer.empty()) keep_product(o_.model.layer);
     if (!o_.dtype.empty()) work_.dtype = parse_dtype(o_.dtype);
@@ -158,13 +175,13 @@ class Simulation {
   }
 
   SimulatedRow row_of(const Job& job, std::int64_t m, const std::vector<sim::Choices>& choices,
-                      bool pictures) {
+                      bool pictures, const sim::OnPlan& on_plan) {
     SimulatedRow row;
     row.model = work_.model;
     row.layer = job.gemm.layer;
     row.n = sum_of(job.gemm.full_n);
     row.k = job.gemm.full_k;
-    row.call = sim::call_of(problem_of(job.gemm, m, work_.dtype), o_.local);
+    row.call = sim::call_of(problem_of(job.gemm, m, work_.dtype), local_);
     check_call(machine_, row.call);
     sim::Candidates plans;
     const auto join = [](std::vector<Plan>& all, const std::vector<Plan>& more) {
@@ -176,7 +193,7 @@ class Simulation {
       join(plans.fused, fused_plans(machine_, row.call, c));
       join(plans.medium, medium_plans(machine_, row.call, c));
     }
-    row.prediction = sim::predict(machine_, row.call, plans, disturbance_, pictures);
+    row.prediction = sim::predict(machine_, row.call, plans, disturbance_, pictures, on_plan);
     return row;
   }
 
@@ -203,6 +220,7 @@ class Simulation {
   const SimulateOptions& o_;
   RecordFile records_;
   sim::MachineModel machine_;
+  int local_ = 0;  ///< ranks of a node
   Workload work_;
   sim::Disturbance disturbance_;
   std::vector<SimulatedRow> rows_;
@@ -220,10 +238,11 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
                   "Only this product of the layer: qkv, attn_out, gate_up or up, down")
       ->needs("--model");
   add_extent_options(command, o.n, o.k);
-  command.add_option("--m", o.m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor")
+  command
+      .add_option("--m", o.m,
+                  "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included")
       ->required();
-  command.add_option("--tp", o.local, "Ranks of a node")
-      ->capture_default_str()
+  command.add_option("--tp", o.local, "Ranks of a node (default: all of the machine's)")
       ->check(whole_between(1, 1024));
   command.add_option("--nodes", o.nodes, "Nodes; --tp ranks on each")
       ->capture_default_str()
@@ -266,7 +285,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
   auto* command =
       app.add_subcommand("simulate", "Predict a call on a machine that is not here, and show why");
   command->footer(fmt::format(
-      "{}\n{}\n{}\nMethods: {}\n{}", kSimulateExamples, plan_help(),
+      "{}\n{}\n{}\nMethods: {}\n{}", kSimulateExamples, kSimulatePlans,
       filled(fmt::format("Machines: {}", fmt::join(machine_names(), ", ")), kColumns, 10),
       fmt::join(method_names(), ", "), model_help()));
   add_product_options(*command, *o);
@@ -275,8 +294,9 @@ void add_simulate(CLI::App& app, int& exit_code) {
   add_routing_option(*command, o->experts);
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("simulate", o->model.ops)) {
-      exit_code = simulate_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts,
-                               {o->machine, o->m, o->dtype, o->json, o->local, o->quiet});
+      exit_code = simulate_moe(
+          *command, {o->model.ops, o->model.model, o->n, o->k}, o->experts,
+          {o->machine, o->m, o->dtype, o->json, local_of(*o, read_machine(o->machine)), o->quiet});
       return;
     }
     refuse_moe_options("simulate", *command);

@@ -137,7 +137,8 @@ void add_tune(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->check(whole_between(1, 64));
   command
-      ->add_option("--m", o->session.m, "Rows (tokens), a list 1,7,128 or a range begin:end:factor")
+      ->add_option("--m", o->session.m,
+                   "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included")
       ->default_str(kUsualSizes);
   command->add_option("--dtype", o->session.dtype, "bf16 or fp16 (default: the model's; bf16)");
   command->add_option("--out", o->table.out, "The table; one that exists is continued")

@@ -8,7 +8,11 @@
 namespace tilelace::cli {
 namespace {
 
-[[noreturn]] void no_cuda() { raise(ErrorKind::usage, "--backend cuda: {}", cuda_missing()); }
+[[noreturn]] void no_cuda() {
+  raise(ErrorKind::usage,
+        "GPU ranks: {}; `tilelace plan --backend cuda` and `tilelace simulate` need no GPU",
+        cuda_missing());
+}
 
 }  // namespace
 

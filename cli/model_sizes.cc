@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "model/experts.h"
 #include "sizes.h"
 #include "text_width.h"
 
@@ -88,11 +89,14 @@ model::ModelConfig config_of_sizes(std::string_view text) {
 
 std::string model_help() {
   const auto models = fmt::format("Models: {}.", fmt::join(model::known_models(), ", "));
-  return filled(models, kColumns, 8) + fmt::format(R"(
+  const auto mixtures = fmt::format("Mixtures of experts, for ag_moe, moe_rs and moe_ar: {}.",
+                                    fmt::join(model::known_mixtures(), ", "));
+  return filled(models, kColumns, 8) + "\n" + filled(mixtures, kColumns, 8) +
+         fmt::format(R"(
 Or sizes: --model hidden=N,intermediate=N,heads=N and, where they differ, kv_heads=N (heads),
   head_dim=N (hidden / heads), layers=N (1), activation={} (swiglu)
 )",
-                                                   names_of_activations());
+                     names_of_activations());
 }
 
 }  // namespace tilelace::cli

@@ -13,27 +13,6 @@ namespace {
 
 constexpr std::size_t kMaxSizes = 256;
 
-std::vector<std::int64_t> parse_range(std::string_view what, std::string_view text) {
-  std::vector<std::string_view> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t colon = std::min(text.find(':', at), text.size());
-    parts.push_back(text.substr(at, colon - at));
-    at = colon + 1;
-  }
-  require(parts.size() == 3, "{}: got \"{}\", expected begin:end:factor", what, text);
-  const auto begin = parse_number(what, parts[0], 1, kMaxRows);
-  const auto end = parse_number(what, parts[1], 1, kMaxRows);
-  require(end >= begin, "{}: got \"{}\", expected an end that is not less than the begin", what,
-          text);
-  const auto factor = parse_number(what, parts[2], 2, kMaxRows);
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t s = begin; s <= end; s *= factor) {
-    sizes.push_back(s);
-    if (s > end / factor) break;
-  }
-  return sizes;
-}
-
 }  // namespace
 
 double parse_real(std::string_view what, std::string_view text) {
@@ -44,8 +23,30 @@ double parse_real(std::string_view what, std::string_view text) {
   return value;
 }
 
+std::vector<std::int64_t> parse_range(std::string_view what, std::string_view text,
+                                      const std::function<std::int64_t(std::string_view)>& number) {
+  const std::size_t one = text.find(':');
+  const std::size_t two = text.find(':', one + 1);
+  require(two != std::string_view::npos && text.find(':', two + 1) == std::string_view::npos,
+          "{}: got \"{}\", expected begin:end:factor", what, text);
+  const std::int64_t begin = number(text.substr(0, one));
+  const std::int64_t end = number(text.substr(one + 1, two - one - 1));
+  require(end >= begin, "{}: got \"{}\", expected an end that is not less than the begin", what,
+          text);
+  const std::int64_t factor = parse_number(what, text.substr(two + 1), 2, kMaxRows);
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t s = begin; s < end; s *= factor) {
+    sizes.push_back(s);
+    if (s > end / factor) break;
+  }
+  sizes.push_back(end);
+  return sizes;
+}
+
 std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text) {
-  if (text.find(':') != std::string_view::npos) return parse_range(what, text);
+  if (text.find(':') != std::string_view::npos)
+    return parse_range(
+        what, text, [&](std::string_view word) { return parse_number(what, word, 1, kMaxRows); });
   std::vector<std::int64_t> sizes;
   for (const auto& part : split_list(what, text)) {
     sizes.push_back(parse_number(what, part, 0, kMaxRows));

@@ -2,6 +2,7 @@
 // Parses the lists, ranges and links that users write.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,8 +16,13 @@ namespace tilelace::cli {
 /// Parses a finite number.
 double parse_real(std::string_view what, std::string_view text);
 
-/// Parses a list, "1,7,128", or begin:end:factor ("128:1024:2" is 128, 256, 512, 1024).
+/// Parses a list, "1,7,128", or begin:end:factor, which ends with `end` ("128:1024:2" is 128, 256,
+/// 512, 1024; "128:1000:2" is 128, 256, 512, 1000).
 std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text);
+
+/// Parses begin:end:factor; `number` reads `begin` and `end`.
+std::vector<std::int64_t> parse_range(std::string_view what, std::string_view text,
+                                      const std::function<std::int64_t(std::string_view)>& number);
 
 /// Parses a list such as "ag_gemm,gemm_rs"; empty text: all ops.
 std::vector<Op> parse_ops(std::string_view text);

@@ -169,9 +169,9 @@ class CollectiveSession {
 }  // namespace
 
 void add_collective_options(CLI::App& command, CollectiveRequest& request) {
-  command.add_option(
-      "--size", request.sizes,
-      "Collectives: bytes as nccl-tests counts them, a list 8K,1M or a range 8K:64M:2");
+  command.add_option("--size", request.sizes,
+                     "Collectives: bytes as nccl-tests counts them, a list 8K,1M or a range "
+                     "8K:64M:2, end included");
   command.add_flag("--in-place", request.in_place, "Collectives: in and out are one tensor");
   command.add_flag("--symmetric", request.symmetric,
                    "Collectives: in and out are in symmetric memory");

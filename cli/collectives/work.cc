@@ -17,24 +17,6 @@ constexpr std::size_t kMostByteSizes = 256;
 constexpr std::int64_t kPartBytes = 16;
 constexpr std::string_view kByteUnits = "KMG";
 
-std::vector<std::int64_t> range_of_bytes(std::string_view what, std::string_view text) {
-  const std::size_t one = text.find(':');
-  const std::size_t two = text.find(':', one + 1);
-  require(two != std::string_view::npos && text.find(':', two + 1) == std::string_view::npos,
-          "{}: got \"{}\", expected begin:end:factor", what, text);
-  const std::int64_t begin = parse_bytes(what, text.substr(0, one));
-  const std::int64_t end = parse_bytes(what, text.substr(one + 1, two - one - 1));
-  require(end >= begin, "{}: got \"{}\", expected an end that is not less than the begin", what,
-          text);
-  const std::int64_t factor = parse_number(what, text.substr(two + 1), 2, kMostBytes);
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t s = begin; s <= end; s *= factor) {
-    sizes.push_back(s);
-    if (s > end / factor) break;
-  }
-  return sizes;
-}
-
 }  // namespace
 
 CollectiveShape shape_of(Collective op, std::int64_t bytes, DType dtype, int ranks, int rank) {
@@ -107,7 +89,8 @@ std::int64_t parse_bytes(std::string_view what, std::string_view text) {
 }
 
 std::vector<std::int64_t> parse_byte_sizes(std::string_view what, std::string_view text) {
-  if (text.find(':') != std::string_view::npos) return range_of_bytes(what, text);
+  if (text.find(':') != std::string_view::npos)
+    return parse_range(what, text, [&](std::string_view word) { return parse_bytes(what, word); });
   std::vector<std::int64_t> sizes;
   for (const std::string& part : split_list(what, text)) sizes.push_back(parse_bytes(what, part));
   require(sizes.size() <= kMostByteSizes, "{}: got {} sizes, expected at most {}", what,

@@ -54,7 +54,7 @@ inline std::string read_text(std::string_view what, const std::filesystem::path&
   }
   require(done == size, "{}: {} cannot be read: got only {} of its {} bytes", what, file.string(),
           done, size);
-  require(size > 0, "{}: {} is empty, expected a JSON object", what, file.string());
+  require(size > 0, "{}: {} is empty", what, file.string());
   return text;
 }
 

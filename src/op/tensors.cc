@@ -25,8 +25,9 @@ void check_tensor(std::string_view op, TensorName name, const TensorView& t, DTy
           static_cast<int>(t.dtype), names_of_dtypes());
   require(t.dtype == dtype, "{}: {}: got {}, expected {}", op, name, name_of(t.dtype),
           name_of(dtype));
-  require(t.rows == rows && t.cols == cols, "{}: {}: got [{}, {}], expected [{}, {}]", op, name,
-          t.rows, t.cols, rows, cols);
+  const bool turned = name.kind == "weight" && t.cols != cols && t.rows == cols;
+  require(t.rows == rows && t.cols == cols, "{}: {}: got [{}, {}], expected [{}, {}]{}", op, name,
+          t.rows, t.cols, rows, cols, turned ? ": weights are [n, k], is it transposed?" : "");
   if (rows == 0 || cols == 0) return;
   require(t.data != nullptr, "{}: {}: got null data, expected a [{}, {}] matrix", op, name, rows,
           cols);

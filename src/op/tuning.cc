@@ -48,7 +48,7 @@ void agree_on_habits(comm::Group& group, const CommunicatorOptions& o) {
 void check_tuning_options(const CommunicatorOptions& o) {
   const bool asked = !o.tuning_file.empty() && o.tuning_file != plan::kNoTuning;
   require(o.device == Device::cuda || (o.tuning == nullptr && !asked),
-          "communicator: tuning: tables are for GPU ranks");
+          "communicator: tuning: tables are for GPU ranks: pass none to CPU ranks");
   require(o.tuning == nullptr || !asked,
           "communicator: tuning: got both a table and the file {}: pass one of them",
           o.tuning_file);

@@ -16,7 +16,10 @@ namespace {
 /// Beyond so many ranks one tile shape is tried.
 constexpr int kMostRanksTried = 16;
 /// Tiles of all ranks that a run may have; beyond, several multiprocessors count as one worker.
-constexpr double kMostTiles = 3e6;
+constexpr double kMostTiles = 1e6;
+/// Tiles of all ranks beyond which one tile shape is tried, and gemm_ar in one block: how soon the
+/// last shard begins does not matter then.
+constexpr double kMostTilesTried = 1e5;
 
 /// A mesh sends most bytes through the shared links of a PCIe tree, a ring each byte once.
 bool is_tree(const MachineModel& m, const Call& call) {
@@ -142,11 +145,14 @@ std::vector<Plan> fused_plans(const MachineModel& m, const Call& call, const Cho
   if (has_kernels(m, call)) all = kernel_plans(m, call, choices);
   if (!all.empty()) return all;
   const bool ar = row_of(p.op).shares;
+  const Plan first = base_plan(m, call, choices, {});
+  const bool large =
+      p.ranks > kMostRanksTried || tiles_of(p, first, first.tile_n) * p.ranks > kMostTilesTried;
   // Large tiles make the product fast, small ones let more of it begin before the last shard.
   for (const int most : {1 << 30, 128 * 128, 64 * 128}) {
-    if (most < 1 << 30 && (choices.tile || p.ranks > kMostRanksTried)) continue;
+    if (most < 1 << 30 && (choices.tile || large)) continue;
     for (const int blocks : {1, 2, 4}) {
-      if (blocks != 1 && (!ar || choices.blocks)) continue;
+      if (blocks != 1 && (!ar || choices.blocks || large)) continue;
       const int cut = ar ? choices.blocks.value_or(blocks) : 1;
       add_plans(m, call, choices, base_plan(m, call, choices, {cut, false, most}), all);
       if (choices.route || !is_tree(m, call)) continue;

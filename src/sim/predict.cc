@@ -82,7 +82,7 @@ std::string Prediction::bound() const {
 }
 
 Prediction predict(const MachineModel& m, const Call& call, const Candidates& candidates,
-                   const Disturbance& disturbance, bool with_spans) {
+                   const Disturbance& disturbance, bool with_spans, const OnPlan& on_plan) {
   check_call(m, call);
   Prediction out;
   out.gemm = gemm_time(m.compute, product_of(call.problem));
@@ -92,7 +92,9 @@ Prediction predict(const MachineModel& m, const Call& call, const Candidates& ca
       least_us(m.compute, product_of(call.problem)) / std::max(1.0, m.method.product_rate);
   out.collective_us = collective_us(m, call);
   out.unfused_us = unfused_us(m, call);
+  std::size_t number = 0;
   const auto run = [&](const Plan& plan, Plan& best, Outcome& outcome, double& us) {
+    if (on_plan) on_plan(++number, candidates.medium.size() + candidates.fused.size());
     Outcome o = simulate(m, call, plan, disturbance);
     require(o.stuck.empty(), "simulate: the schedule never ends: {}", o.stuck);
     const double took = o.end_us;

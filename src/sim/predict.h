@@ -2,6 +2,7 @@
 // Predicts the times of a call's GEMM alone, of its collective alone, and of the call if unfused,
 // medium (a GEMM per shard) or fused. The benchmarks report the same figures.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,10 +48,13 @@ struct Candidates {
   std::vector<Plan> fused, medium;
 };
 
+/// Told before each plan that is simulated: its number, from 1, and how many there are.
+using OnPlan = std::function<void(std::size_t plan, std::size_t all)>;
+
 /// Simulates all candidates and returns the fastest plan of each list. `with_spans`: records the
 /// spans of the fastest plan of Candidates::fused.
 Prediction predict(const MachineModel&, const Call&, const Candidates&, const Disturbance& = {},
-                   bool with_spans = false);
+                   bool with_spans = false, const OnPlan& on_plan = {});
 /// The same, with the plans of fused_plans and medium_plans (sim/call.h) as candidates.
 Prediction predict(const MachineModel&, const Call&);
 

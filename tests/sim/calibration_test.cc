@@ -37,6 +37,11 @@ void print_errors(const std::string& what, const Errors& e) {
              e.percent.size(), e.quantile(0.5), e.quantile(0.9));
 }
 
+/// As machine files say it.
+std::string said_of(const std::string& what, const Errors& e) {
+  return fmt::format("{}: {:.1f} and {:.1f} %", what, e.quantile(0.5), e.quantile(0.9));
+}
+
 MachineModel h200(int ranks) { return cli::read_machine(fmt::format("h200x{}", ranks)); }
 
 /// The plan that was measured, and the medium-grained ones; where a way is gone or medium-grained
@@ -220,6 +225,7 @@ TEST(SimCalibration, TheMachineFilesStateTheirError) {
     const KnownError e = h200(ranks).error;
     EXPECT_NEAR(e.median_percent, judged.quantile(0.5), 0.06);
     EXPECT_NEAR(e.p90_percent, judged.quantile(0.9), 0.06);
+    EXPECT_NE(e.text.find(said_of("m < 512", small)), std::string::npos) << said_of("", small);
   }
   EXPECT_LE(judged.quantile(0.5), 8);
   EXPECT_LE(judged.quantile(0.9), 15);
@@ -248,6 +254,10 @@ TEST(SimCalibration, GemmArIsNotPlayedAsKernelsRunIt) {
                median_of(all));
   print_errors("gemm_ar, fused, m >= 512", errors);
   EXPECT_LE(errors.quantile(0.5), 15);
+  if (night_times() > 1) {  // all rows
+    EXPECT_NE(h200(4).error.text.find(said_of("fused gemm_ar", errors)), std::string::npos)
+        << said_of("", errors);
+  }
 }
 
 /// cuBLASLt's best algorithm under sustained load, which the chip was fitted to.

@@ -43,7 +43,7 @@ TEST(CliCollectives, SizesHaveUnitsAndRanges) {
   EXPECT_EQ(parse_byte_sizes("--size", "8K:64K:2"),
             (std::vector<std::int64_t>{8192, 16384, 32768, 65536}));
   EXPECT_EQ(parse_byte_sizes("--size", "1K:16K:4").size(), 3U);
-  EXPECT_EQ(parse_byte_sizes("--size", "1000:1500:2"), (std::vector<std::int64_t>{1000}));
+  EXPECT_EQ(parse_byte_sizes("--size", "1000:1500:2"), (std::vector<std::int64_t>{1000, 1500}));
   for (const char* bad : {"", "8Q", "K", "8k", "-1", "0", "8K:1K:2", "8K:16K", "1:2:3:4", "1:2:1",
                           "1,,2", "2000G", "99999999999999999999"})
     EXPECT_NE(refusal_of([bad] { parse_byte_sizes("--size", bad); }), "none") << bad;

@@ -24,7 +24,7 @@ TEST(CliSizes, ListsAndRanges) {
   EXPECT_EQ(parse_sizes("--m", "128"), Sizes({128}));
   EXPECT_EQ(parse_sizes("--m", "1,7,0"), Sizes({1, 7, 0}));
   EXPECT_EQ(parse_sizes("--m", "128:1024:2"), Sizes({128, 256, 512, 1024}));
-  EXPECT_EQ(parse_sizes("--m", "5:100:3"), Sizes({5, 15, 45}));
+  EXPECT_EQ(parse_sizes("--m", "5:100:3"), Sizes({5, 15, 45, 100}));
   EXPECT_EQ(parse_sizes("--m", "1:1099511627776:1099511627776").size(), 2U);
 }
 

@@ -92,7 +92,7 @@ std::vector<BadConfig> not_a_config() {
   const std::string object = ", expected a JSON object";
   const auto deep = [](int n) { return with("x", std::string(n, '[') + std::string(n, ']')); };
   return {
-      {"", "config: DIR/bad.json is empty" + object},
+      {"", "config: DIR/bad.json is empty"},
       {"hello", file + "a JSON syntax error at byte 1" + object},
       {"[]", file + "a list" + object},
       {"3", file + "3" + object},

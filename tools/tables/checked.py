@@ -10,7 +10,7 @@ from tables.records import COLLECTIVES, ROOT, table
 def dtypes():
     """[(name, whether GPU ranks take it)], from the table of element types."""
     text = (ROOT / "include/tilelace/dtype.h").read_text(encoding="utf-8")
-    rows = re.findall(r'\{DType::\w+, "(\w+)", "\w+", "\w+", \d+, [^,]+, -?\d+, (true|false), \d+\}', text)
+    rows = re.findall(r'\{DType::\w+, "(\w+)", "\w+", "\w+", \d+, [^,]+, -?\d+, (true|false)\}', text)
     if not rows:
         sys.exit("write_tables: include/tilelace/dtype.h: no row of kDTypes found")
     return [(name, gpus == "true") for name, gpus in rows]

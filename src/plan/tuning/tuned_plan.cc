@@ -30,10 +30,12 @@ bool walked_alike(const GemmPlan& a, const GemmPlan& b) {
          a.rounds == b.rounds && (a.split_tiles > 0) == (b.split_tiles > 0);
 }
 
-std::string of_row(const TuningTable& table, const TunedRow& row) {
+/// Of which `asked` is another half type, perhaps.
+std::string of_row(const TuningTable& table, const TunedRow& row, const Problem& asked) {
   const Problem& p = row.problem;
-  return fmt::format("{:.1f} us at m {} n {} k {} in {}", row.us, p.m, fmt::join(p.n, "+"), p.k,
-                     table.file);
+  const auto type = p.dtype == asked.dtype ? "" : fmt::format(" in {}", name_of(p.dtype));
+  return fmt::format("{:.1f} us at m {} n {} k {}{} in {}", row.us, p.m, fmt::join(p.n, "+"), p.k,
+                     type, table.file);
 }
 
 /// The candidate, with shards of ag_gemm joining the walk where they do in the measured plan:
@@ -49,7 +51,9 @@ KernelWay joined_like(KernelWay way, const KernelWay& measured) {
 /// The candidate that is this very plan.
 std::optional<KernelWay> same_as(const TunedRow& row, const Problem& p,
                                  const std::vector<KernelWay>& all) {
-  const std::string wanted = choice_bytes(row.plan);
+  Plan in_type = row.plan;
+  in_type.partials = p.dtype;
+  const std::string wanted = choice_bytes(in_type);
   const KernelWay& measured = row.plan.kernel->way;
   for (const KernelWay& way : all) {
     if (!multiply_alike(way, measured)) continue;
@@ -153,9 +157,9 @@ std::optional<Plan> tuned_plan(const TuningTable& table, const Problem& p, const
     if (!way) continue;
     Plan plan = plan_of(p, *way);
     plan.reason = exact
-                      ? fmt::format("tuned: the fastest measured, {}", of_row(*from, *row))
+                      ? fmt::format("tuned: the fastest measured, {}", of_row(*from, *row, p))
                       : fmt::format("tuned: kind and tile of the nearest row (distance {:.2f}), {}",
-                                    distance, of_row(*from, *row));
+                                    distance, of_row(*from, *row, p));
     return plan;
   }
   return std::nullopt;
