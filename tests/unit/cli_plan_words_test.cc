@@ -116,14 +116,17 @@ TEST(PlanWords, NumbersThatSchedulesCannotTakeAreErrors) {
   const auto says = [](const std::string& error, const char* part) {
     EXPECT_NE(error.find(part), std::string::npos) << error;
   };
-  says(error_of(4096, 0, 2), "workers: got 0, expected at least 1");
-  says(error_of(0, 66, 2), "chunk: got 0, expected at least 1");
+  says(error_of(4096, 0, 2), "workers: got 0, expected 1 to 65536");
+  says(error_of(0, 66, 2), "chunk: got 0, expected 1 to");
   says(error_of(4096, 66, 0), "lag: got 0, expected at least 1");
   says(error_of(1, 66, 2), "chunk: got 1, expected a multiple of the tile's 256 rows");
   says(error_of(256, 66, 2), "at most 8 chunks in a shard of 32768 rows");
   says(error_of(4096, 66, 2, "group 0"), "group: got 0");
   says(error_of(4096, 66, 2, "in 0 rounds"), "rounds: got 0");
   says(error_of(4096, 66, 2, "blocks 0x2"), "blocks: got 0");
+  says(error_of(4096, 2147483647, 2), "workers: got 2147483647");
+  says(error_of(4096, 66, 2, "group 2147483647"), "group: got 2147483647");
+  says(error_of(4096, 66, 2, "split 2147483647"), "split: got 2147483647");
 }
 
 }  // namespace

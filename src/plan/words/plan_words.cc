@@ -8,6 +8,7 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "plan/base/problem.h"
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/way_choice.h"
 #include "tilelace/op_table.h"
@@ -250,18 +251,23 @@ void read_sum(Words& words, Heard& h) {
           "words)");
 }
 
-/// Schedules divide by these numbers, and have room for so many blocks of a shard.
+/// Schedules divide by these numbers, multiply them in 32 bits, and have room for so many blocks of
+/// a shard.
 void require_counts(const Problem& p, const Heard& h) {
   const GemmPlan& g = h.gemm;
-  const auto positive = [&](std::string_view what, std::int64_t number) {
-    require(number >= 1, "{}: plan: {}: got {}, expected at least 1", name_of(p.op), what, number);
+  const auto counted = [&](std::string_view what, std::int64_t number, std::int64_t most) {
+    require(number >= 1 && number <= most, "{}: plan: {}: got {}, expected 1 to {}", name_of(p.op),
+            what, number, most);
   };
-  positive("workers", h.plan.workers);
-  positive("chunk", h.plan.chunk_rows);
-  positive("group", g.group);
-  positive("rounds", g.rounds);
-  positive("blocks", std::min(g.wide, g.deep));
-  positive("apart", h.apart);
+  counted("workers", h.plan.workers, 1 << 16);
+  counted("chunk", h.plan.chunk_rows, kMaxExtent);
+  counted("group", g.group, 1 << 16);
+  counted("rounds", g.rounds, 2);
+  counted("blocks", g.wide, 1 << 20);
+  counted("blocks", g.deep, 1 << 10);
+  counted("apart", h.apart, kMaxRanks);
+  require(are_counted(g.split_tiles, p.k), "{}: plan: split: got {} tiles, more than are counted",
+          name_of(p.op), g.split_tiles);
 }
 void require_blocks(const Problem& p, const GemmArWay& way) {
   require(way.lag >= 1, "{}: plan: lag: got {}, expected at least 1", name_of(p.op), way.lag);
