@@ -46,7 +46,8 @@ static void sizes_of_options(void) {
   o.known.tuning = "off";
   CHECK_OK(make_one(&o.known));
   o.known.tuning = "/nowhere/table.json";
-  CHECK_USAGE(make_one(&o.known), "communicator: tuning: tables are for GPU ranks");
+  CHECK_USAGE(make_one(&o.known),
+              "communicator: tuning: tables are for GPU ranks: pass none to CPU ranks");
   o.known.tuning = NULL;
   o.known.cache = "/nowhere";
   o.known.deterministic = 1;
