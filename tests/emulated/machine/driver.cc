@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "machine/machine.h"
 
@@ -206,9 +208,17 @@ void give_memory(void* p) {
   const std::size_t all = mapped_bytes(find_memory(p).bytes);
   forget_memory(p);
   order::remove_region(p);
-  // Whoever still uses it is stopped. The addresses are nobody else's later.
+  // Whoever still uses it is stopped. The last addresses are nobody else's; a process may not have
+  // many more mappings.
+  constexpr std::size_t kKept = 8192;
+  static std::deque<std::pair<void*, std::size_t>> given;
   mprotect(p, all, PROT_NONE);
   madvise(p, all, MADV_DONTNEED);
+  const std::scoped_lock lock(mutex);
+  given.emplace_back(p, all);
+  if (given.size() <= kKept) return;
+  munmap(given.front().first, given.front().second);
+  given.pop_front();
 }
 
 Memory find_memory(const void* p) {
