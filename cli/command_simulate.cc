@@ -104,10 +104,6 @@ std::vector<sim::Choices> all_choices(const std::vector<std::string>& plans) {
   return all;
 }
 
-int local_of(const SimulateOptions& o, const sim::MachineModel& machine) {
-  return o.local > 0 ? o.local : static_cast<int>(machine.ranks_per_node);
-}
-
 class Simulation {
  public:
   explicit Simulation(const SimulateOptions& o)
@@ -120,7 +116,7 @@ class Simulation {
               link.bytes_per_s * 1e-9;
       machine_.links.latency_us = link.latency_s * 1e6;
     }
-    local_ = local_of(o, machine_);
+    local_ = machine_.ranks_of_node(o.local);
     set_work();
     disturbance_ = {o.jitter_us, o.noise, o.straggler, o.straggle, o.seed};
     require(o.straggler < work_.ranks, "--straggler: got {}, expected a rank, 0 to {}", o.straggler,
@@ -294,9 +290,8 @@ void add_simulate(CLI::App& app, int& exit_code) {
   add_routing_option(*command, o->experts);
   command->callback([o, command, &exit_code] {
     if (!o->model.ops.empty() && are_moe("simulate", o->model.ops)) {
-      exit_code = simulate_moe(
-          *command, {o->model.ops, o->model.model, o->n, o->k}, o->experts,
-          {o->machine, o->m, o->dtype, o->json, local_of(*o, read_machine(o->machine)), o->quiet});
+      exit_code = simulate_moe(*command, {o->model.ops, o->model.model, o->n, o->k}, o->experts,
+                               {o->machine, o->m, o->dtype, o->json, o->local, o->quiet});
       return;
     }
     refuse_moe_options("simulate", *command);

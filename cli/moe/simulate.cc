@@ -21,8 +21,9 @@ constexpr const char* kNotOfSimulate[] = {
 /// (token, slot) pairs of a routing that is drawn.
 constexpr std::int64_t kMostPairs = 1 << 26;
 
-MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimulation& o) {
-  MoeWork work = layer_work("simulate", sizes, request, o.m, o.dtype, o.ranks);
+MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimulation& o,
+                int ranks) {
+  MoeWork work = layer_work("simulate", sizes, request, o.m, o.dtype, ranks);
   require(work.layer.m * work.layer.top_k <= kMostPairs,
           "simulate: --m: got {} tokens of {} choices each, expected at most {} choices in all",
           work.layer.m, work.layer.top_k, kMostPairs);
@@ -34,8 +35,8 @@ MoeWork work_of(const MoeSizes& sizes, const MoeRequest& request, const MoeSimul
 int simulate_moe(const CLI::App& command, const MoeSizes& sizes, const MoeRequest& request,
                  const MoeSimulation& o) {
   refuse_options(command, kNotOfSimulate, sizes.ops);
-  const MoeWork work = work_of(sizes, request, o);
   const sim::MachineModel machine = read_machine(o.machine);
+  const MoeWork work = work_of(sizes, request, o, machine.ranks_of_node(o.ranks));
   sim::check_experts(machine, work.layer, work.ranks);
   RecordFile records(o.json);
   const bool shows = !o.quiet && !records.is_stdout();

@@ -9,7 +9,7 @@ namespace tilelace::cli {
 
 struct MoeSimulation {
   std::string machine, m, dtype, json;
-  int ranks = 1;
+  int ranks = 0;  ///< 0: all of the machine's
   bool quiet = false;
 };
 

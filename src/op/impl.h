@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -27,7 +28,12 @@ namespace tilelace {
 
 namespace op {
 struct FoundTiles;
+
+/// What peers are told of a refused call. Without a reason they would take it for the call.
+inline std::string_view told(std::string_view reason) {
+  return reason.empty() ? "no reason given" : reason;
 }
+}  // namespace op
 
 struct Communicator::Impl {
   Impl(std::unique_ptr<comm::Group>, const CommunicatorOptions&,

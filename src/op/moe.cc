@@ -209,9 +209,7 @@ void prepare_moe(Communicator& c, const MoeLayer& layer) {
 }
 
 void refuse_prepare_moe(Communicator& c, const std::string& reason) {
-  // Without a reason it would be a preparation.
-  const std::string_view told = reason.empty() ? "no reason given" : std::string_view(reason);
-  c.impl().call(kPrepare, [&] { c.impl().backend->prepare_collectives(told); });
+  c.impl().call(kPrepare, [&] { c.impl().backend->prepare_collectives(op::told(reason)); });
 }
 
 void ag_moe(Communicator& c, const AgMoeArgs& a) {

@@ -198,9 +198,7 @@ void refuse(Communicator& c, const std::string& reason, void* stream) {
 }
 
 void refuse_prepare(Communicator& c, const std::string& reason) {
-  // Without a reason it would be a prepare of nothing.
-  const std::string_view told = reason.empty() ? "no reason given" : std::string_view(reason);
-  c.impl().call("prepare", [&] { c.impl().backend->prepare({}, Before::goes, told); });
+  c.impl().call("prepare", [&] { c.impl().backend->prepare({}, Before::goes, op::told(reason)); });
 }
 
 Plan query_plan(const Communicator& c, const Problem& problem, const PlanOptions& options) {

@@ -154,8 +154,8 @@ void refuse_tune(Communicator& c, const std::string& reason) {
   impl.call_alone("tune", [&] {
     // CPU ranks have nothing to tune: nobody waits.
     if (impl.options.device == Device::cuda)
-      agree_on_calls(*impl.group, "tune", {}, reason, impl.options.timeout_s);
-    raise(ErrorKind::usage, "{}", reason);
+      agree_on_calls(*impl.group, "tune", {}, op::told(reason), impl.options.timeout_s);
+    raise(ErrorKind::usage, "{}", op::told(reason));
   });
 }
 

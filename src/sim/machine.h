@@ -131,6 +131,10 @@ struct KnownError {
 struct MachineModel {
   std::string name, device;
   double ranks_per_node = 1;
+  /// Ranks of a node of which `asked` are wanted; 0: all.
+  [[nodiscard]] int ranks_of_node(int asked) const {
+    return asked > 0 ? asked : static_cast<int>(ranks_per_node);
+  }
   double max_nodes = 1;
   std::string plans;  ///< architecture whose planner uses this machine's figures; empty: none
   Compute compute;

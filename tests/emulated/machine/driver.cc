@@ -188,16 +188,22 @@ void forget_memory(void* p) {
 constexpr std::size_t kUnit = order::kRegionUnit;
 std::size_t mapped_bytes(std::size_t bytes) { return (bytes / kUnit + 1) * kUnit; }
 
-void* take_memory(std::size_t bytes, int device, int type) {
-  const std::size_t all = mapped_bytes(bytes);
-  void* const mapped = mmap(nullptr, all + kUnit, PROT_READ | PROT_WRITE,
+std::byte* map_region(std::size_t bytes) {
+  void* const mapped = mmap(nullptr, bytes + kUnit, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   auto* const begin = static_cast<std::byte*>(mapped);
   const std::size_t before = kUnit - reinterpret_cast<std::uintptr_t>(mapped) % kUnit;
   std::byte* const p = begin + before;
   munmap(begin, before);
-  if (before < kUnit) munmap(p + all, kUnit - before);
+  if (before < kUnit) munmap(p + bytes, kUnit - before);
+  return p;
+}
+
+void* take_memory(std::size_t bytes, int device, int type) {
+  const std::size_t all = mapped_bytes(bytes);
+  std::byte* const p = map_region(all);
+  if (p == nullptr) return nullptr;
   std::memset(p, kNaN, bytes);
   note_memory(p, {bytes, device, type});
   if (type == kDeviceMemory) order::add_region(p, all, {});

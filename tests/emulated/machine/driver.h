@@ -11,6 +11,9 @@ struct Memory {
   int type = 0;  ///< a cudaMemoryType; 0: memory that the runtime does not know
 };
 
+/// Maps memory that begins at a multiple of order::kRegionUnit; `bytes` is one, too. Null: there is
+/// none.
+std::byte* map_region(std::size_t bytes);
 /// Allocates memory, filled with NaNs.
 void* take_memory(std::size_t bytes, int device, int type);
 void give_memory(void* p);

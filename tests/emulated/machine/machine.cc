@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/machine.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "machine/driver.h"
 
 namespace tilelace::emulated {
 namespace {
@@ -22,23 +22,20 @@ int setting(const char* name, int otherwise) {
 }
 
 std::byte* map_memory(std::size_t bytes) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) {
+  std::byte* const p = map_region(bytes);
+  if (p == nullptr) {
     std::perror("emulated GPUs: memory");
     std::abort();
   }
-  return static_cast<std::byte*>(p);
+  return p;
 }
 
 /// A CTA's shared memory.
 std::byte* map_shared() {
   constexpr std::size_t kBytes = 256 * 1024;
-  std::byte* const p = map_memory(kBytes + order::kRegionUnit);
-  const auto at = reinterpret_cast<std::uintptr_t>(p);
-  std::byte* const aligned = p + (order::kRegionUnit - at % order::kRegionUnit);
-  order::add_region(aligned, kBytes, {.shared = true});
-  return aligned;
+  std::byte* const p = map_memory(kBytes);
+  order::add_region(p, kBytes, {.shared = true});
+  return p;
 }
 
 unsigned count(const Index3& i) { return i.x * i.y * i.z; }
