@@ -14,23 +14,23 @@ namespace tilelace::plan {
 /// The most experts of one rank.
 constexpr int kMostMoeExperts = 1024;
 
-/// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `wide`: reads less
-/// from L2, but its stores overlap with nothing; for tables of tuned tiles alone.
-enum class GroupedTiling : std::uint8_t { few, many, wide };
+/// The kinds of tiles. `few`: for few rows per expert. `many`: for more rows. `brief`: for more
+/// rows and a short k, whose stores take more time than its products; stages more results.
+enum class GroupedTiling : std::uint8_t { few, many, brief };
 inline constexpr GroupedTiling kGroupedTilings[] = {GroupedTiling::few, GroupedTiling::many,
-                                                    GroupedTiling::wide};
+                                                    GroupedTiling::brief};
 
 /// The shape of a tile. Its columns are up to `most` rows of x, shared by the `cluster` CTAs of a
-/// cluster. Its rows are `weight_rows` rows of the weight per CTA (gated: half gate, half up).
-/// `turns`: ping-pong, each warpgroup with its own tile; false: both share a tile.
+/// cluster. Its rows are `weight_rows` rows of the weight per CTA (gated: half gate, half up). The
+/// two warpgroups ping-pong, each with its own tile.
 struct GroupedShape {
   const char* name;
   int most;
   int weight_rows;
-  int stages;
   int cluster;
-  bool turns;
-  int staging;  ///< chunks of results that a warpgroup can stage
+  int stages;
+  int chunks;  ///< chunks of results that a warpgroup can stage, of so many rows
+  int chunk_rows;
 
   /// Columns of the result in a cluster's tile.
   [[nodiscard]] constexpr int columns(bool gated) const {
@@ -38,9 +38,9 @@ struct GroupedShape {
   }
 };
 /// The shapes, in the order of GroupedTiling.
-inline constexpr GroupedShape kGroupedShapes[] = {{"few", 64, 128, 8, 1, true, 1},
-                                                  {"many", 192, 128, 5, 2, true, 1},
-                                                  {"wide", 192, 256, 3, 1, false, 2}};
+inline constexpr GroupedShape kGroupedShapes[] = {{"few", 64, 128, 1, 8, 2, 32},
+                                                  {"many", 192, 128, 2, 5, 2, 32},
+                                                  {"brief", 192, 128, 2, 4, 2, 96}};
 constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
   return kGroupedShapes[static_cast<int>(tiling)];
 }
@@ -61,17 +61,19 @@ struct GroupedProduct {
 /// Chooses the kind of tiles for a product.
 constexpr GroupedTiling grouped_tiling(const GroupedProduct& p) {
   constexpr std::int64_t kFewRows = 24;  // in rows of x per expert
-  return p.rows <= kFewRows * p.experts ? GroupedTiling::few : GroupedTiling::many;
+  constexpr std::int64_t kShort = 512;   // of k
+  if (p.rows <= kFewRows * p.experts) return GroupedTiling::few;
+  return !p.gated && p.k <= kShort ? GroupedTiling::brief : GroupedTiling::many;
 }
 
 /// What a kind of tiles is for, as text.
 constexpr const char* reason_of(GroupedTiling tiling) {
   switch (tiling) {
     case GroupedTiling::few: return "few rows per expert, which narrow tiles pad less";
-    case GroupedTiling::many: return "more rows per expert; stores overlap with products";
-    case GroupedTiling::wide: break;
+    case GroupedTiling::brief: return "more rows per expert, a short k, whose stores count most";
+    case GroupedTiling::many: break;
   }
-  return "tiles that read less from L2";
+  return "more rows per expert; stores overlap with products";
 }
 
 /// How a product is cut into tiles of this kind.

@@ -22,23 +22,17 @@ using plan::GroupedProduct;
 using plan::GroupedShape;
 using plan::us_at;
 
-/// One worker (a cluster's CTAs go together), whose groups take turns or share each tile. In turns
-/// a tile's end runs under the main loop of the next one.
+/// One worker (a cluster's CTAs go together), whose groups take turns: a tile's end runs under the
+/// main loop of the next one.
 class Worker {
  public:
-  explicit Worker(bool turns) : turns_(turns) {}
   void run(double loop_us, double end_us) {
-    if (turns_) {
-      loop_end_ = std::max(loop_end_, before_) + loop_us;
-      before_ = std::exchange(end_, loop_end_ + end_us);
-    } else {
-      end_ += loop_us + end_us;
-    }
+    loop_end_ = std::max(loop_end_, before_) + loop_us;
+    before_ = std::exchange(end_, loop_end_ + end_us);
   }
   [[nodiscard]] double end_us() const { return end_; }
 
  private:
-  bool turns_;
   double loop_end_ = 0, before_ = 0, end_ = 0;  ///< before_: end of the tile before the last one
 };
 
@@ -142,7 +136,7 @@ GroupedTime grouped_time(const plan::Hardware& h, const GroupedProduct& p,
   const TileCost cost(h, p, shape);
   const auto count =
       std::max<std::size_t>(1, static_cast<std::size_t>(h.multiprocessors) / shape.cluster);
-  std::vector<Worker> workers(count, Worker(shape.turns));
+  std::vector<Worker> workers(count);
   GroupedTime t;
   t.tiling = tiling, t.fixed_us = h.fixed_us;
   double loaded = 0, weights = 0;
@@ -154,7 +148,7 @@ GroupedTime grouped_time(const plan::Hardware& h, const GroupedProduct& p,
       const bool first = cell.row % (tiles.deep * tiles.width(rows)) == 0;
       const double loop = cost.loop_us(cell.width, first), end = cost.end_us(cell.width);
       workers[next++ % count].run(loop, end);
-      t.even_us += (loop + (shape.turns ? 0 : end)) / static_cast<double>(count);
+      t.even_us += loop / static_cast<double>(count);
       loaded += cost.loaded_bytes(cell.width);
       if (cell.column == 0) t.computed_rows += cell.width;
       if (cell.column == 0 && first) weights += 1;

@@ -137,7 +137,7 @@ TEST(CliExperts, PlansSayWhichTableTilesAreOf) {
   MoeLayer l;
   l.dtype = DType::bf16;
   l.hidden = 4096, l.inner = 7168, l.experts = 8, l.top_k = 2;
-  draft.put(plan::expert_product(l, 64, true), plan::GroupedTiling::wide, {77, 80, 4, "c"});
+  draft.put(plan::expert_product(l, 64, true), plan::GroupedTiling::brief, {77, 80, 4, "c"});
   const std::string file = testing::TempDir() + "tiles.json";
   std::ofstream(file) << draft.text();
   const auto planned = [&](const std::string& rest) {
@@ -147,7 +147,7 @@ TEST(CliExperts, PlansSayWhichTableTilesAreOf) {
   const std::string own = planned("--m 64" + table), near = planned("--m 70" + table);
   const std::string far = planned("--m 256" + table), none = planned("--m 64 --tuning off");
   unlink(file.c_str());
-  EXPECT_NE(own.find("tiles    wide: "), std::string::npos) << own;
+  EXPECT_NE(own.find("tiles    brief: "), std::string::npos) << own;
   EXPECT_NE(own.find("why      tuned: the fastest measured, 77.0 us"), std::string::npos) << own;
   EXPECT_NE(near.find("why      tuned: tiles of the nearest row (distance 0.13)"),
             std::string::npos)

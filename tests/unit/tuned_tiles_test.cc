@@ -33,7 +33,7 @@ TunedDevice device() { return device_of(cuda_machine(), "a GPU"); }
 /// With a row for 1024 tokens, which the rule gives the tiles many, and one for 16.
 TuningDraft draft() {
   TuningDraft d("mine.json", device());
-  d.put(up(1024), GroupedTiling::wide, {100, 110, 4, "c"});
+  d.put(up(1024), GroupedTiling::brief, {100, 110, 4, "c"});
   d.put(up(16), GroupedTiling::many, {30, 31, 4, "c"});
   return d;
 }
@@ -51,14 +51,14 @@ TEST(TunedTiles, TheDraftIsReadBack) {
   EXPECT_TRUE(table->rows.empty());
   ASSERT_EQ(table->grouped.size(), 2U);
   EXPECT_EQ(table->grouped[0].product, up(1024));
-  EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::wide);
+  EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::brief);
   EXPECT_EQ(table->grouped[0].us, 100);
 }
 
 TEST(TunedTiles, TheOwnRowIsTaken) {
   const TilesChoice choice = choose_tiles(up(1024), with(tiles_table()));
-  ASSERT_NE(grouped_tiling(up(1024)), GroupedTiling::wide);
-  EXPECT_EQ(choice.tiling, GroupedTiling::wide);
+  ASSERT_NE(grouped_tiling(up(1024)), GroupedTiling::brief);
+  EXPECT_EQ(choice.tiling, GroupedTiling::brief);
   EXPECT_EQ(choice.reason,
             "tuned: the fastest measured, 100.0 us at 2048 rows, 8 experts, n 14336, k 4096 in "
             "mine.json");
@@ -68,7 +68,7 @@ TEST(TunedTiles, TheOwnRowIsTaken) {
 TEST(TunedTiles, NearARowItsTilesAreTaken) {
   const Machine machine = with(tiles_table());
   const TilesChoice choice = choose_tiles(up(1100), machine);
-  EXPECT_EQ(choice.tiling, GroupedTiling::wide);
+  EXPECT_EQ(choice.tiling, GroupedTiling::brief);
   EXPECT_EQ(choice.reason.find("tuned: tiles of the nearest row (distance 0.10), 100.0 us at 2048"),
             0U)
       << choice.reason;
@@ -115,7 +115,7 @@ TEST(TunedTiles, RowsOfOtherProductsAndMachinesAreNotTaken) {
 TEST(TunedTiles, HalfTypesShareRows) {
   GroupedProduct p = up(1024);
   p.dtype = DType::fp16;
-  EXPECT_EQ(choose_tiles(p, with(tiles_table())).tiling, GroupedTiling::wide);
+  EXPECT_EQ(choose_tiles(p, with(tiles_table())).tiling, GroupedTiling::brief);
 }
 
 TEST(TunedTiles, TheFirstOfEquallyNearTablesDecides) {
@@ -198,7 +198,7 @@ TEST(TunedTiles, ADraftGoesOnAndReplacesRowsOfOtherKernels) {
   EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::few);
   EXPECT_EQ(table->grouped[1].tiling, GroupedTiling::few);
   TuningDraft merged("all.json", device());
-  merged.put(up(16), GroupedTiling::wide, {31, 0, 4, "c"});
+  merged.put(up(16), GroupedTiling::brief, {31, 0, 4, "c"});
   EXPECT_EQ(merged.merge("mine.json", again.text()), 1U);
 }
 

@@ -34,7 +34,7 @@ using nlohmann::json;
 constexpr std::string_view kSchema = "tilelace.tuning/1";
 /// Raised where kernels of the same tiles take so much more or less that earlier times say nothing.
 constexpr int kGeneration = 1;
-constexpr int kGroupedGeneration = 2;  ///< of products grouped by expert
+constexpr int kGroupedGeneration = 3;  ///< of products grouped by expert
 
 /// FNV-1a.
 std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce484222325ULL) {
@@ -213,9 +213,9 @@ std::map<std::string, std::string> kernel_set(int architecture) {
 
 std::string grouped_kernels(GroupedTiling tiling) {
   const GroupedShape& s = shape_of(tiling);
-  return fmt::format(
-      "{:016x}", digest_of(fmt::format("{} {} {} {} {} {} {}", kGroupedGeneration, s.most,
-                                       s.weight_rows, s.stages, s.cluster, s.turns, s.staging)));
+  return fmt::format("{:016x}", digest_of(fmt::format("{} {} {} {} {} {} {}", kGroupedGeneration,
+                                                      s.most, s.weight_rows, s.cluster, s.stages,
+                                                      s.chunks, s.chunk_rows)));
 }
 
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,

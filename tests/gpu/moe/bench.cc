@@ -66,7 +66,6 @@ class Bench {
   }
   void row(const Row&);
   void passes(const MoeModel&, std::int64_t m);
-  void save() const;
 
  private:
   void fill(const Pool& pool, std::uint64_t seed) const {
@@ -76,6 +75,8 @@ class Bench {
   [[nodiscard]] Variant grouped(const Row&, const std::string& form) const;
   [[nodiscard]] std::vector<Variant> dense(const Row&, double guess_us);
   [[nodiscard]] double computed(const Row&, cuda::GroupedTiling) const;
+  /// A record, at once: a run that ends early leaves those that it has.
+  void write(const nlohmann::json& line) const;
   void time(std::vector<Variant>& all, double guess_us) {
     timer_.first_look(all, guess_us);
     timer_.sample(all, o_.rounds, o_.sample_ms);
@@ -88,12 +89,11 @@ class Bench {
   std::unique_ptr<Buffer> ids_, map_;
   std::vector<std::int32_t> begins_;
   std::string device_;
-  nlohmann::json lines_ = nlohmann::json::array();
 };
 
 cuda::GroupedTiling tiling_of(const std::string& form) {
   if (form.starts_with("few")) return cuda::GroupedTiling::few;
-  return form.starts_with("wide") ? cuda::GroupedTiling::wide : cuda::GroupedTiling::many;
+  return form.starts_with("brief") ? cuda::GroupedTiling::brief : cuda::GroupedTiling::many;
 }
 
 std::size_t bytes_of(std::int64_t elements) { return static_cast<std::size_t>(elements) * 2; }
@@ -208,21 +208,21 @@ void Bench::row(const Row& r) {
         static_cast<double>(most) * static_cast<double>(r.model.experts) /
             static_cast<double>(r.rows()),
         bar, us / bar);
-    lines_.push_back({{"schema", "tilelace.moe_bench/1"},
-                      {"model", r.model.name},
-                      {"side", r.up ? "up" : "down"},
-                      {"m", r.m},
-                      {"routing", name_of(r.routing)},
-                      {"form", v.name},
-                      {"taken", v.name != "dense" && taken},
-                      {"us", us},
-                      {"spread", v.spread()},
-                      {"q", q},
-                      {"bar_us", bar},
-                      {"dense_us", dense_us},
-                      {"experts_hit", hit},
-                      {"device", device_},
-                      {"commit", o_.commit}});
+    write({{"schema", "tilelace.moe_bench/1"},
+           {"model", r.model.name},
+           {"side", r.up ? "up" : "down"},
+           {"m", r.m},
+           {"routing", name_of(r.routing)},
+           {"form", v.name},
+           {"taken", v.name != "dense" && taken},
+           {"us", us},
+           {"spread", v.spread()},
+           {"q", q},
+           {"bar_us", bar},
+           {"dense_us", dense_us},
+           {"experts_hit", hit},
+           {"device", device_},
+           {"commit", o_.commit}});
   }
   std::fflush(stdout);
   Timer::keep(all, 0);
@@ -254,22 +254,22 @@ void Bench::passes(const MoeModel& model, std::int64_t m) {
     const double bytes = static_cast<double>((s.pairs() + s.m) * h) * 2;
     fmt::print("{:16} {:8} m {:5} {:9.1f} us {:.2f} TB/s\n", model.name, v.name, m, v.median(),
                v.name == "map" ? 0 : bytes / v.median() / 1e6);
-    lines_.push_back({{"schema", "tilelace.moe_bench/1"},
-                      {"model", model.name},
-                      {"pass", v.name},
-                      {"m", m},
-                      {"us", v.median()},
-                      {"spread", v.spread()},
-                      {"device", device_},
-                      {"commit", o_.commit}});
+    write({{"schema", "tilelace.moe_bench/1"},
+           {"model", model.name},
+           {"pass", v.name},
+           {"m", m},
+           {"us", v.median()},
+           {"spread", v.spread()},
+           {"device", device_},
+           {"commit", o_.commit}});
   }
   Timer::keep(all, 0);
 }
 
-void Bench::save() const {
+void Bench::write(const nlohmann::json& line) const {
   if (o_.json.empty()) return;
   std::ofstream file(o_.json, std::ios::app);
-  for (const auto& line : lines_) file << line.dump() << "\n";
+  file << line.dump() << std::endl;
   if (!file)
     throw Error(ErrorKind::usage,
                 fmt::format("bench: {}, got a file that cannot be written, expected one", o_.json));
@@ -290,7 +290,6 @@ int bench(const Options& o) {
             b.row({model, up, m, routing});
     }
   }
-  b.save();
   return 0;
 }
 
@@ -303,7 +302,7 @@ int main(int argc, char** argv) {
   app.add_option("--models", o.models)->delimiter(',');
   app.add_option("--m", o.ms, "tokens")->delimiter(',');
   app.add_option("--routings", o.routings, "uniform, zipf, one hot")->delimiter(',');
-  app.add_option("--forms", o.forms, "few, many, wide, each with +swiglu or +scale")
+  app.add_option("--forms", o.forms, "few, many, brief, each with +swiglu or +scale")
       ->delimiter(',');
   app.add_option("--sides", o.sides, "up, down")->delimiter(',');
   app.add_option("--memory", o.memory_tb_s, "TB/s of the bar")->capture_default_str();

@@ -23,8 +23,9 @@ struct GateForm {
 };
 
 struct GroupedParams {
-  CUtensorMap rows[kRowBoxes];  ///< tensor maps of x, one per size of box
-  CUtensorMap weight;           ///< weights of all experts; if gated, only the gates
+  CUtensorMap rows[kRowBoxes];     ///< tensor maps of x, one per size of box
+  CUtensorMap results[kRowBoxes];  ///< the same of out
+  CUtensorMap weight;              ///< weights of all experts; if gated, only the gates
   CUtensorMap up;
   schedule::GroupedTiles tiles;
   const std::int32_t* begins;   ///< [experts + 1]: first row of each expert

@@ -85,7 +85,10 @@ GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling, std::uint32_
   GroupedParams p{};
   p.n = static_cast<int>(product_of(g).out_n());
   fill_weight(p, g, plan::shape_of(tiling).weight_rows / 2);
-  for (int i = 0; i < kRowBoxes; ++i) p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 << i);
+  for (int i = 0; i < kRowBoxes; ++i) {
+    p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 << i);
+    p.results[i] = rows_map({g.out, g.rows, p.n}, g.dtype, 8 << i);
+  }
   p.tiles = plan::grouped_tiles(product_of(g), tiling);
   p.begins = g.begins;
   p.sources = g.sources;

@@ -16,15 +16,16 @@ TILELACE_DEVICE void start(const GroupedParams& p, typename K::Shared& shared) {
     ptx::prefetch_map(&p.weight);
     if (K::kGated) ptx::prefetch_map(&p.up);
     for (const CUtensorMap& rows : p.rows) ptx::prefetch_map(&rows);
+    for (const CUtensorMap& results : p.results) ptx::prefetch_map(&results);
   }
   if (threadIdx.x == 0) {
     for (int i = 0; i < K::kStages; ++i) {
       ptx::barrier_init(K::at(&shared.full[i]), 1);
-      ptx::barrier_init(K::at(&shared.empty[i]), K::kCluster * K::kReaders);
+      ptx::barrier_init(K::at(&shared.empty[i]), K::kCluster);
     }
     for (int i = 0; i < kGroupedSlots; ++i) {
       ptx::barrier_init(K::at(&shared.listed[i]), 1);
-      ptx::barrier_init(K::at(&shared.done[i]), K::kReaders);
+      ptx::barrier_init(K::at(&shared.done[i]), 1);
     }
     for (int i = 0; i < kDealt; ++i) {
       ptx::barrier_init(K::at(&shared.given[i]), 1);

@@ -111,8 +111,7 @@ class GroupedList {
       list(slot, found, column);
       announce(slot, i, {found.row, found.cell.rows, found.cell.width, column});
     }
-    for (int last = i + kGroupedGroups / K::kReaders; i < last; ++i)
-      announce(free_slot(i), i, {0, 0, 0, 0});
+    for (int last = i + kGroupedGroups; i < last; ++i) announce(free_slot(i), i, {0, 0, 0, 0});
   }
 
  private:

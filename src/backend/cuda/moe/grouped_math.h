@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warpgroups that multiply in the grouped product. A tile's rows are weight rows, 128 per group;
-// its columns are rows of x. Two groups ping-pong (one multiplies, one stores) or halve each tile.
+// its columns are rows of x. Two groups ping-pong: one multiplies, one stores.
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
@@ -15,28 +15,28 @@ class GroupedMath {
   using Shared = typename K::Shared;
   using Slot = typename K::Slot;
   using Element = typename K::Element;
-  static constexpr int kBlocks = 2;           ///< blocks of 64 rows of the weight
-  static constexpr int kHalf = K::kMost / 2;  ///< accumulators of a block
-  static constexpr int kTogether = 64;        ///< rows of the result staged at once
+  static constexpr int kBlocks = 2;                     ///< blocks of 64 rows of the weight
+  static constexpr int kHalf = K::kMost / 2;            ///< accumulators of a block
+  static constexpr int kOut = K::kGated ? 1 : kBlocks;  ///< blocks of 64 columns of the result
+  static constexpr int kTogether = K::kChunkRows;       ///< rows of the result staged at once
 
  public:
   TILELACE_DEVICE GroupedMath(const GroupedParams& p, Shared& shared, int group)
       : p_(p), shared_(shared), group_(group), thread_(static_cast<int>(threadIdx.x) & 127) {
-    if (K::kTurns && group == 1) ring_.skip(p.steps);
+    if (group == 1) ring_.skip(p.steps);
   }
 
   TILELACE_DEVICE void run() {
-    constexpr int kTaken = kGroupedGroups / K::kReaders;
-    for (int i = group_ % kTaken;; i += kTaken) {
+    for (int i = group_;; i += kGroupedGroups) {
       const int at = i % kGroupedSlots;
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
       const int width = shared_.slots[at].width;
-      if (width == 0) return;
+      if (width == 0) break;
       // Groups must alternate. A wait for a parity more than a ring round ahead ends too early.
       // stays: no test misses this barrier, which orders no data but keeps parities apart
-      if (K::kTurns && i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
+      if (i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
       multiply_by<8>(width);
-      if (K::kTurns) ring_.skip(p_.steps);  // skips the stages of the other group's tile
+      ring_.skip(p_.steps);  // skips the stages of the other group's tile
       // Branches once per tile, since a branch per value would split the code into short pieces.
       if (p_.bias == nullptr && p_.activation == Activation::none)
         store<true>(shared_.slots[at]);
@@ -45,6 +45,7 @@ class GroupedMath {
       sync_group();  // stays: slots are read by plain loads, which the order check does not see
       if (thread_ == 0) ptx::barrier_arrive(K::at(&shared_.done[at]));
     }
+    if (thread_ == 0) ptx::store_wait_read<0>();
   }
 
  private:
@@ -74,7 +75,7 @@ class GroupedMath {
       ring_ = next;
     }
     // stays: this barrier orders no data; it only keeps parities apart
-    if (K::kTurns) ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
+    ptx::arrive_threads(kTurnBarrier + (group_ ^ 1), 256);
     ptx::wgmma_wait<0>();
     pin<kWidth>();
     release(ring_.before());
@@ -89,7 +90,7 @@ class GroupedMath {
     constexpr bool kInHalves = kWidth >= 80;
     constexpr int kBetween = kInHalves ? kProducts / 2 : kProducts;
     const ptx::Shared stage = K::at(shared_.ring[ring_.stage]);
-    const std::uint64_t weight = ptx::operand(stage + first_block() * kChunkBytes);
+    const std::uint64_t weight = ptx::operand(stage);
     const std::uint64_t rows = ptx::operand(stage + K::kWeightBytes);
     pin<kWidth>();
     ptx::wgmma_fence();
@@ -98,8 +99,8 @@ class GroupedMath {
       const int i = at / kSteps;
       const int kk = at % kSteps;
       Wgmma<Element, kWidth>::multiply(reinterpret_cast<float(&)[kWidth / 2]>(acc_[i]),
-                                       weight + (kChunkBytes / 16) * kApart * i + 2 * kk,
-                                       rows + 2 * kk, keep || kk != 0);
+                                       weight + (kChunkBytes / 16) * i + 2 * kk, rows + 2 * kk,
+                                       keep || kk != 0);
       if (at + 1 != kBetween) continue;
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>();
@@ -117,12 +118,6 @@ class GroupedMath {
       for (int j = 0; j < kWidth / 2; ++j) ptx::pin(acc_[i][j]);
   }
 
-  /// This group's first block of 64 rows of the weight, and the distance between its blocks.
-  [[nodiscard]] TILELACE_DEVICE int first_block() const {
-    return K::kTurns ? 0 : K::kGated ? group_ : kBlocks * group_;
-  }
-  static constexpr int kApart = !K::kTurns && K::kGated ? kGroupedGroups : 1;
-
   /// Tells all CTAs that fill the stage that this group has read it.
   TILELACE_DEVICE void release(int stage) const {
     if (thread_ >= K::kCluster) return;
@@ -132,46 +127,42 @@ class GroupedMath {
       ptx::barrier_arrive(K::at(&shared_.empty[stage]));
   }
 
-  /// What a thread knows about the tile that it stores.
-  struct Place {
-    const Slot& slot;
-    int rows, width;     ///< the slot's rows and width
-    int column;          ///< result column where the thread's 16 bytes of block 0 begin
-    std::int64_t first;  ///< index of the thread's first element in the result
-  };
-
   /// `kSimple`: there is neither bias nor activation.
   template <bool kSimple>
   TILELACE_DEVICE void store(const Slot& slot) {
-    constexpr int kOut = K::kGated ? 1 : kBlocks;
-    const int column = slot.column + 64 * first_block() + 8 * (thread_ % 8);
-    const Place place{slot, slot.rows, slot.width, column,
-                      std::int64_t{slot.row + thread_ / 8} * p_.n + column};
+    constexpr int kAll = K::kMost / kTogether * kOut;
+    const int width = slot.width;
+    if (thread_ == 0) ptx::store_wait_read<0>();
+    sync_group();
 #pragma unroll
-    for (int i = 0; i < kOut; ++i)
-#pragma unroll
-      for (int c = 0; c < K::kMost / kTogether; ++c) {
-        if (kTogether * c >= place.width) break;
-        const ptx::Shared chunk = K::at(shared_.staging[group_][c % K::kStaging]);
-        if (K::kStaging == 1 || c == 0) sync_group();  // otherwise an earlier barrier is enough
-        stage<kSimple>(place, chunk, i, c);
-        sync_group();
-        copy_out(place, chunk, i, c);
-      }
+    for (int at = 0; at < kAll; ++at) {
+      const int i = at % kOut;
+      const int row = kTogether * (at / kOut);
+      if (row >= width) break;
+      const ptx::Shared chunk = K::at(shared_.staging[group_][at % K::kChunks]);
+      stage<kSimple>(slot, chunk, i, row);
+      ptx::fence_shared_to_copy();
+      // Behind the barrier, the next chunk's place is free.
+      if (at + 1 >= K::kChunks && at + 1 < kAll && thread_ == 0)
+        ptx::store_wait_read<K::kChunks - 2>();
+      sync_group();
+      copy_out(slot, chunk, slot.column + 64 * i, row);
+    }
   }
 
-  /// Rounds 64 rows of 64 columns and writes them to shared memory. Some of the rows may not have
+  /// Rounds a chunk of 64 columns and writes it to shared memory. Some of the rows may not have
   /// been computed; nobody reads those.
   template <bool kSimple>
-  TILELACE_DEVICE void stage(const Place& place, ptx::Shared to, int i, int c) {
+  TILELACE_DEVICE void stage(const Slot& slot, ptx::Shared to, int i, int row) {
     constexpr int kBatch = 4;  // groups of eight rows; more take too many registers
 #pragma unroll
     for (int b = 0; b < kTogether / 8; b += kBatch) {
+      if (row + 8 * b >= slot.width) break;
       std::uint32_t words[kBatch / 2][4];
 #pragma unroll
       for (int j = 0; j < kBatch; j += 2) {
         float f[8];
-        finish<kSimple>(place, i, c, b + j, f);
+        finish<kSimple>(slot, i, row + 8 * (b + j), f);
 #pragma unroll
         for (int w = 0; w < 4; ++w) words[j / 2][w] = pack(f[2 * w], f[2 * w + 1], Element{});
       }
@@ -182,20 +173,19 @@ class GroupedMath {
   }
   /// A thread's results within sixteen rows: four rows in each of two columns that are eight apart.
   template <bool kSimple>
-  TILELACE_DEVICE void finish(const Place& place, int i, int c, int j, float (&f)[8]) {
-    const float* const bias =
-        place.slot.bias + 64 * (first_block() + kApart * i) + 16 * warp() + lane() / 4;
-    const float* const acc = acc_[i] + 32 * c + 4 * j;
+  TILELACE_DEVICE void finish(const Slot& slot, int i, int row, float (&f)[8]) {
+    const float* const bias = slot.bias + 64 * i + 16 * warp() + lane() / 4;
+    const float* const acc = acc_[i] + row / 2;
 #pragma unroll
     for (int e = 0; e < 8; ++e) f[e] = acc[e];
     if (!kSimple && p_.bias != nullptr)
 #pragma unroll
       for (int e = 0; e < 8; ++e) f[e] += bias[4 * (e & 2)];
     if constexpr (K::kGated)
-      gate<kSimple>(f, acc_[1] + 32 * c + 4 * j, bias + 64 * kApart);
+      gate<kSimple>(f, acc_[1] + row / 2, bias + 64);
     else if (!kSimple && p_.activation != Activation::none)
       activate<8>(p_.activation, f);
-    const float* const scale = place.slot.scale + kTogether * c + 8 * j + 2 * (lane() & 3);
+    const float* const scale = slot.scale + row + 2 * (lane() & 3);
 #pragma unroll
     for (int e = 0; e < 8; ++e) f[e] *= scale[(e & 1) + 2 * (e & 4)];
   }
@@ -212,20 +202,28 @@ class GroupedMath {
     }
   }
 
-  /// Copies staged results of existing rows to the caller, 16 bytes per thread, in full lines.
-  TILELACE_DEVICE void copy_out(const Place& place, ptx::Shared from, int i, int c) const {
-    constexpr int kApartRows = 16;  // distance between the rows of a thread
-    if (place.column + 64 * i >= p_.n) return;
-    const int row = thread_ / 8;
-    Element* const to = static_cast<Element*>(p_.out) + place.first + 64 * i;
-    from += row * 128 + (((thread_ % 8) ^ (row & 7)) << 4);
+  /// Copies a chunk's rows that exist, from `first` of the tile on, to the caller: eights by TMA,
+  /// the last few by threads, since the rows behind them are the next expert's.
+  TILELACE_DEVICE void copy_out(const Slot& slot, ptx::Shared from, int column, int first) const {
+    const int rows = min(slot.rows - first, kTogether);
+    if (column >= p_.n) return;
+    if (thread_ == 0) {
+      int at = 0;
 #pragma unroll
-    for (int u = 0; u < kTogether / kApartRows; ++u) {
-      const int at = kTogether * c + kApartRows * u;
-      const uint4 v = ptx::load_shared_16(from + kApartRows * u * 128);
-      // The compiler would split a plain 16-byte store into four.
-      if (at + row < place.rows) __stcg(reinterpret_cast<uint4*>(to + std::int64_t{at} * p_.n), v);
+      for (int box = kRowBoxes - 1; box >= 0; --box)
+        if (8 << box <= kTogether && (rows & 8 << box) != 0) {
+          ptx::tensor_store(&p_.results[box], from + at * 128, column, slot.row + first + at);
+          at += 8 << box;
+        }
+      ptx::store_commit();
     }
+    const int row = (rows & ~7) + thread_ / 8;
+    const int eight = thread_ % 8;
+    if (row >= rows || column + 8 * eight >= p_.n) return;
+    const uint4 v = ptx::load_shared_16(from + row * 128 + ((eight ^ (row & 7)) << 4));
+    auto* const to = static_cast<Element*>(p_.out) + (slot.row + first + row) * std::int64_t{p_.n} +
+                     column + 8 * eight;
+    __stcg(reinterpret_cast<uint4*>(to), v);
   }
 
   /// This warp's number in the group. It is recomputed on each call, to save a register.

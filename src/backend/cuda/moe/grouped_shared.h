@@ -22,14 +22,13 @@ struct GroupedKernel {
   static constexpr int kMost = kForm.most;
   static constexpr int kWeightRows = kForm.weight_rows;
   static constexpr int kWeightBytes = kWeightRows * 128;
-  static constexpr int kStages = kForm.stages;
   static constexpr int kCluster = kForm.cluster;
-  static constexpr int kStaging = kForm.staging;
-  static constexpr bool kTurns = kForm.turns;
-  static constexpr int kReaders = kTurns ? 1 : kGroupedGroups;  ///< groups that share a tile
+  static constexpr int kStages = kForm.stages;
+  static constexpr int kChunks = kForm.chunks;
+  static constexpr int kChunkRows = kForm.chunk_rows;
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< columns of a CTA
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
-  static_assert(kMost % 64 == 0, "results are staged 64 rows at a time");
+  static_assert(kChunks >= 2 && kMost % kChunkRows == 0 && kChunkRows < 8 << kRowBoxes);
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
 
   /// What a group must know about a tile that it multiplies.
@@ -43,7 +42,7 @@ struct GroupedKernel {
   };
   struct Shared {
     std::uint8_t ring[kStages][kStageBytes];
-    std::uint8_t staging[kGroupedGroups][kStaging][kChunkBytes];
+    std::uint8_t staging[kGroupedGroups][kChunks][kChunkRows * 128];
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
