@@ -55,6 +55,18 @@ TEST(TunedTiles, TheDraftIsReadBack) {
   EXPECT_EQ(table->grouped[0].us, 100);
 }
 
+TEST(TunedTiles, TheRuleGoesByRowsAnExpertAndK) {
+  GroupedProduct p{24 * 8, 2048, 512, 8, false, DType::bf16};
+  EXPECT_EQ(grouped_tiling(p), GroupedTiling::few);
+  ++p.rows;
+  EXPECT_EQ(grouped_tiling(p), GroupedTiling::brief);
+  p.k = 520;
+  EXPECT_EQ(grouped_tiling(p), GroupedTiling::many);
+  p.k = 512;
+  p.gated = true;
+  EXPECT_EQ(grouped_tiling(p), GroupedTiling::many);
+}
+
 TEST(TunedTiles, TheOwnRowIsTaken) {
   const TilesChoice choice = choose_tiles(up(1024), with(tiles_table()));
   ASSERT_NE(grouped_tiling(up(1024)), GroupedTiling::brief);

@@ -269,7 +269,7 @@ void Bench::passes(const MoeModel& model, std::int64_t m) {
 void Bench::write(const nlohmann::json& line) const {
   if (o_.json.empty()) return;
   std::ofstream file(o_.json, std::ios::app);
-  file << line.dump() << std::endl;
+  file << line.dump() << "\n" << std::flush;
   if (!file)
     throw Error(ErrorKind::usage,
                 fmt::format("bench: {}, got a file that cannot be written, expected one", o_.json));

@@ -28,7 +28,8 @@ struct GroupedKernel {
   static constexpr int kChunkRows = kForm.chunk_rows;
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< columns of a CTA
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
-  static_assert(kChunks >= 2 && kMost % kChunkRows == 0 && kChunkRows < 8 << kRowBoxes);
+  static_assert(kMost % kChunkRows == 0 && kChunkRows < 8 << kRowBoxes);
+  static_assert(kChunks == 2, "waits for stores count chunks, and those beyond n are not stored");
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
 
   /// What a group must know about a tile that it multiplies.
