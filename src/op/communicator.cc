@@ -89,6 +89,11 @@ void Communicator::Impl::enter(std::string_view op, bool alone) {
   }
 }
 
+Error Communicator::Impl::of_call(std::string_view op, const Error& error) {
+  const std::string_view text = error.what();
+  return text.starts_with(op) ? error : Error(error.kind(), fmt::format("{}: {}", op, text));
+}
+
 Error Communicator::Impl::of_system(std::string_view op, const std::exception& e) const {
   return {ErrorKind::system,
           fmt::format("{}: rank {} ran out of memory or threads: {}", op, group->rank(), e.what())};
@@ -241,7 +246,10 @@ std::string_view Communicator::link_to(int rank) const {
 }
 
 void Communicator::Impl::prepare(std::span<const Preparation> list, Before before) {
-  call("prepare", [&] {
+  // A first call prepares: an error names its op, too.
+  std::string name = "prepare";
+  if (list.size() == 1) name += fmt::format(" of {}", name_of(list[0].problem.op));
+  call(name, [&] {
     std::vector<PreparedCall> calls;
     try {
       for (const auto& p : list) {

@@ -52,8 +52,10 @@ struct Communicator::Impl {
       group->throw_if_aborted(op);
       return body();
     } catch (const Error& e) {
-      if (e.kind() != ErrorKind::usage) fail(e);
-      throw;
+      if (e.kind() == ErrorKind::usage) throw;
+      const Error named = of_call(op, e);
+      fail(named);
+      throw named;
     } catch (const std::exception& e) {  // out of memory or threads: tell the peers
       const Error error = of_system(op, e);
       fail(error);
@@ -112,6 +114,8 @@ struct Communicator::Impl {
   const bool compares = env::compare_calls();
 
  private:
+  /// The error with the call's name in front, where its text names only a part of the call.
+  [[nodiscard]] static Error of_call(std::string_view op, const Error&);
   /// An Error with the text of another exception.
   [[nodiscard]] Error of_system(std::string_view op, const std::exception&) const;
   void enter(std::string_view op, bool alone);

@@ -107,7 +107,24 @@ TEST(OpsFaults, AnActorThatThrowsEndsTheCallOfEveryRank) {
     });
     points::hook = nullptr;
     const auto told = "system: " + std::string(name_of(op)) + ": peer rank 1 aborted the group";
-    EXPECT_EQ(texts, (Texts{told, "system: point: got a fault, expected none", told}));
+    const auto own = "system: " + std::string(name_of(op)) + ": point: got a fault, expected none";
+    EXPECT_EQ(texts, (Texts{told, own, told}));
+  }
+}
+
+TEST(OpsFaults, APrepareThatAPeerDoesNotMakeNamesItsOp) {
+  World world;
+  CommunicatorOptions options = test_options();
+  options.timeout_s = 0.3;
+  world.members = Communicator::threads(kRanks, options);
+  const auto texts = on_ranks([&](int r) {
+    const auto p = preparation(kAllReduce, kRanks, {world.ranks[r].w0.view()});
+    if (r != 1) world.members[r].prepare({&p, 1});
+  });
+  EXPECT_EQ(texts[1], "");
+  for (const int r : {0, 2}) {
+    EXPECT_TRUE(texts[r].starts_with("timeout: prepare of gemm_ar: allocate: ")) << texts[r];
+    EXPECT_NE(texts[r].find("rank 1 did not come"), std::string::npos) << texts[r];
   }
 }
 
