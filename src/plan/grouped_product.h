@@ -29,8 +29,7 @@ struct GroupedShape {
   int weight_rows;
   int cluster;
   int stages;
-  int chunks;  ///< chunks of results that a warpgroup can stage, of so many rows
-  int chunk_rows;
+  int chunk_rows;  ///< rows of the result that a warpgroup stages at once
 
   /// Columns of the result in a cluster's tile.
   [[nodiscard]] constexpr int columns(bool gated) const {
@@ -38,9 +37,8 @@ struct GroupedShape {
   }
 };
 /// The shapes, in the order of GroupedTiling.
-inline constexpr GroupedShape kGroupedShapes[] = {{"few", 64, 128, 1, 8, 2, 32},
-                                                  {"many", 192, 128, 2, 5, 2, 32},
-                                                  {"brief", 192, 128, 2, 4, 2, 96}};
+inline constexpr GroupedShape kGroupedShapes[] = {
+    {"few", 64, 128, 1, 8, 32}, {"many", 192, 128, 2, 5, 32}, {"brief", 192, 128, 2, 4, 96}};
 constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
   return kGroupedShapes[static_cast<int>(tiling)];
 }

@@ -213,9 +213,9 @@ std::map<std::string, std::string> kernel_set(int architecture) {
 
 std::string grouped_kernels(GroupedTiling tiling) {
   const GroupedShape& s = shape_of(tiling);
-  return fmt::format("{:016x}", digest_of(fmt::format("{} {} {} {} {} {} {}", kGroupedGeneration,
-                                                      s.most, s.weight_rows, s.cluster, s.stages,
-                                                      s.chunks, s.chunk_rows)));
+  return fmt::format("{:016x}",
+                     digest_of(fmt::format("{} {} {} {} {} {}", kGroupedGeneration, s.most,
+                                           s.weight_rows, s.cluster, s.stages, s.chunk_rows)));
 }
 
 std::shared_ptr<const TuningTable> tuning_of(const std::string& file, const std::string& bytes,

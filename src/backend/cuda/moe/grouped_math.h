@@ -18,7 +18,6 @@ class GroupedMath {
   static constexpr int kBlocks = 2;                     ///< blocks of 64 rows of the weight
   static constexpr int kHalf = K::kMost / 2;            ///< accumulators of a block
   static constexpr int kOut = K::kGated ? 1 : kBlocks;  ///< blocks of 64 columns of the result
-  static constexpr int kTogether = K::kChunkRows;       ///< rows of the result staged at once
 
  public:
   TILELACE_DEVICE GroupedMath(const GroupedParams& p, Shared& shared, int group)
@@ -130,21 +129,21 @@ class GroupedMath {
   /// `kSimple`: there is neither bias nor activation.
   template <bool kSimple>
   TILELACE_DEVICE void store(const Slot& slot) {
-    constexpr int kAll = K::kMost / kTogether * kOut;
+    constexpr int kAll = K::kMost / K::kChunkRows * kOut;
     const int width = slot.width;
     if (thread_ == 0) ptx::store_wait_read<0>();
     sync_group();
 #pragma unroll
     for (int at = 0; at < kAll; ++at) {
       const int i = at % kOut;
-      const int row = kTogether * (at / kOut);
+      const int row = K::kChunkRows * (at / kOut);
       if (row >= width) break;
-      const ptx::Shared chunk = K::at(shared_.staging[group_][at % K::kChunks]);
+      const ptx::Shared chunk = K::at(shared_.staging[group_][at % kStagedChunks]);
       stage<kSimple>(slot, chunk, i, row);
       ptx::fence_shared_to_copy();
-      // Behind the barrier, the next chunk's place is free.
-      if (at + 1 >= K::kChunks && at + 1 < kAll && thread_ == 0)
-        ptx::store_wait_read<K::kChunks - 2>();
+      // Behind the barrier, the next chunk's place is free. For all stores, as chunks beyond n have
+      // none to count.
+      if (at > 0 && at + 1 < kAll && thread_ == 0) ptx::store_wait_read<0>();
       sync_group();
       copy_out(slot, chunk, slot.column + 64 * i, row);
     }
@@ -156,7 +155,7 @@ class GroupedMath {
   TILELACE_DEVICE void stage(const Slot& slot, ptx::Shared to, int i, int row) {
     constexpr int kBatch = 4;  // groups of eight rows; more take too many registers
 #pragma unroll
-    for (int b = 0; b < kTogether / 8; b += kBatch) {
+    for (int b = 0; b < K::kChunkRows / 8; b += kBatch) {
       if (row + 8 * b >= slot.width) break;
       std::uint32_t words[kBatch / 2][4];
 #pragma unroll
@@ -205,13 +204,13 @@ class GroupedMath {
   /// Copies a chunk's rows that exist, from `first` of the tile on, to the caller: eights by TMA,
   /// the last few by threads, since the rows behind them are the next expert's.
   TILELACE_DEVICE void copy_out(const Slot& slot, ptx::Shared from, int column, int first) const {
-    const int rows = min(slot.rows - first, kTogether);
+    const int rows = min(slot.rows - first, K::kChunkRows);
     if (column >= p_.n) return;
     if (thread_ == 0) {
       int at = 0;
 #pragma unroll
       for (int box = kRowBoxes - 1; box >= 0; --box)
-        if (8 << box <= kTogether && (rows & 8 << box) != 0) {
+        if (8 << box <= K::kChunkRows && (rows & 8 << box) != 0) {
           ptx::tensor_store(&p_.results[box], from + at * 128, column, slot.row + first + at);
           at += 8 << box;
         }

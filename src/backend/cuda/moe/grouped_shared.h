@@ -11,6 +11,7 @@ namespace tilelace::cuda {
 
 constexpr int kGroupedSlots = 4;  ///< the most tiles listed before they are multiplied
 constexpr int kDealt = 2;         ///< the most tiles dealt to a cluster before they are loaded
+constexpr int kStagedChunks = 2;  ///< of a group: one is filled while the other is stored
 constexpr int kDealReaders = 2;   ///< warps of a CTA that read what is dealt
 
 /// The kernel of a tile shape and element type. If gated, a gate and an up column give one result.
@@ -24,12 +25,10 @@ struct GroupedKernel {
   static constexpr int kWeightBytes = kWeightRows * 128;
   static constexpr int kCluster = kForm.cluster;
   static constexpr int kStages = kForm.stages;
-  static constexpr int kChunks = kForm.chunks;
   static constexpr int kChunkRows = kForm.chunk_rows;
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< columns of a CTA
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
   static_assert(kMost % kChunkRows == 0 && kChunkRows < 8 << kRowBoxes);
-  static_assert(kChunks == 2, "waits for stores count chunks, and those beyond n are not stored");
   static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
 
   /// What a group must know about a tile that it multiplies.
@@ -43,7 +42,7 @@ struct GroupedKernel {
   };
   struct Shared {
     std::uint8_t ring[kStages][kStageBytes];
-    std::uint8_t staging[kGroupedGroups][kChunks][kChunkRows * 128];
+    std::uint8_t staging[kGroupedGroups][kStagedChunks][kChunkRows * 128];
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
