@@ -17,6 +17,7 @@
 #include "options.h"
 #include "row_list.h"
 #include "session.h"
+#include "sizes.h"
 #include "text_width.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
@@ -183,8 +184,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   command->add_option("--tp", o->ranks, "Ranks")
       ->capture_default_str()
       ->check(whole_between(1, 64));
-  command->add_option("--m", o->m,
-                      "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included");
+  command->add_option("--m", o->m, kSizesHelp);
   command->add_option("--rows", o->rows,
                       "A file of rows, instead of op, sizes and --m; see tilelace bench --help");
   command->add_option("--dtype", o->dtype,

@@ -20,6 +20,7 @@
 #include "simulate/machine_file.h"
 #include "simulate/report.h"
 #include "simulate/trace.h"
+#include "sizes.h"
 #include "text_file.h"
 #include "text_width.h"
 #include "tilelace/op_table.h"
@@ -234,10 +235,7 @@ void add_product_options(CLI::App& command, SimulateOptions& o) {
                   "Only this product of the layer: qkv, attn_out, gate_up or up, down")
       ->needs("--model");
   add_extent_options(command, o.n, o.k);
-  command
-      .add_option("--m", o.m,
-                  "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included")
-      ->required();
+  command.add_option("--m", o.m, kSizesHelp)->required();
   command.add_option("--tp", o.local, "Ranks of a node (default: all of the machine's)")
       ->check(whole_between(1, 1024));
   command.add_option("--nodes", o.nodes, "Nodes; --tp ranks on each")

@@ -14,6 +14,7 @@
 #include "moe/tune.h"
 #include "options.h"
 #include "session.h"
+#include "sizes.h"
 #include "table.h"
 #include "text_width.h"
 #include "tilelace/op_table.h"
@@ -136,10 +137,7 @@ void add_tune(CLI::App& app, int& exit_code) {
   command->add_option("--tp", o->session.ranks, "Ranks, one on each GPU")
       ->capture_default_str()
       ->check(whole_between(1, 64));
-  command
-      ->add_option("--m", o->session.m,
-                   "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included")
-      ->default_str(kUsualSizes);
+  command->add_option("--m", o->session.m, kSizesHelp)->default_str(kUsualSizes);
   command->add_option("--dtype", o->session.dtype, "bf16 or fp16 (default: the model's; bf16)");
   command->add_option("--out", o->table.out, "The table; one that exists is continued")
       ->capture_default_str();

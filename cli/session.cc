@@ -17,6 +17,7 @@
 #include "options.h"
 #include "progress.h"
 #include "record.h"
+#include "sizes.h"
 #include "table.h"
 #include "text_width.h"
 
@@ -236,10 +237,7 @@ void check_gpu_options(const SessionOptions& o, const GpuFacts& gpus) {
 
 void add_session_options(CLI::App& command, SessionOptions& o) {
   command.add_option("--tp", o.ranks, "Ranks")->capture_default_str()->check(whole_between(1, 64));
-  command
-      .add_option("--m", o.m,
-                  "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included")
-      ->required();
+  command.add_option("--m", o.m, kSizesHelp)->required();
   command.add_option("--dtype", o.dtype,
                      names_of_dtypes() + " (default: the model's; bf16 without one)");
   add_backend_option(command, o.backend);

@@ -16,6 +16,10 @@ namespace tilelace::cli {
 /// Parses a finite number.
 double parse_real(std::string_view what, std::string_view text);
 
+/// What --m takes, for the help.
+inline constexpr const char* kSizesHelp =
+    "Rows (tokens), a list 1,7,128 or a range begin:end:factor, end included";
+
 /// Parses a list, "1,7,128", or begin:end:factor, which ends with `end` ("128:1024:2" is 128, 256,
 /// 512, 1024; "128:1000:2" is 128, 256, 512, 1000).
 std::vector<std::int64_t> parse_sizes(std::string_view what, std::string_view text);
