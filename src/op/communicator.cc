@@ -90,8 +90,11 @@ void Communicator::Impl::enter(std::string_view op, bool alone) {
 }
 
 Error Communicator::Impl::of_call(std::string_view op, const Error& error) {
-  const std::string_view text = error.what();
-  return text.starts_with(op) ? error : Error(error.kind(), fmt::format("{}: {}", op, text));
+  std::string_view text = error.what();
+  if (text.starts_with(op)) return error;
+  const auto verb = fmt::format("{}: ", op.substr(0, op.find(' ')));  // "prepare" of "prepare of X"
+  if (text.starts_with(verb)) text.remove_prefix(verb.size());
+  return {error.kind(), fmt::format("{}: {}", op, text)};
 }
 
 Error Communicator::Impl::of_system(std::string_view op, const std::exception& e) const {
