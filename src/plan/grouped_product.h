@@ -39,6 +39,9 @@ struct GroupedShape {
 /// The shapes, in the order of GroupedTiling.
 inline constexpr GroupedShape kGroupedShapes[] = {
     {"few", 64, 128, 1, 8, 32}, {"many", 192, 128, 2, 5, 32}, {"brief", 192, 128, 2, 4, 96}};
+/// The most eights of rows that a CTA loads of a tile, and that a warpgroup stores at once.
+constexpr int row_maps(const GroupedShape& shape) { return shape.most / 8 / shape.cluster; }
+constexpr int result_maps(const GroupedShape& shape) { return shape.chunk_rows / 8; }
 constexpr const GroupedShape& shape_of(GroupedTiling tiling) {
   return kGroupedShapes[static_cast<int>(tiling)];
 }

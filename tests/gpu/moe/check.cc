@@ -100,8 +100,9 @@ LayerShape Check::draw(DType dtype) {
                 ? one_of<std::int64_t>({8, 64, 120, 128, 192, 256}) / (o_.small ? 2 : 1) / 8 * 8
                 : 8 * (1 + below(40 / part));
   s.inner = std::max<std::int64_t>(s.inner, 8);
-  // More tiles than a GPU has multiprocessors.
-  if (!o_.small && below(4) == 0) (below(2) == 0 ? s.hidden : s.inner) = 8 * (64 + below(64));
+  // More tiles than a GPU has multiprocessors, more steps than a ring has stages.
+  if (below(4) == 0)
+    (below(2) == 0 ? s.hidden : s.inner) = o_.small ? 8 * (32 + below(64)) : 8 * (64 + below(64));
   s.exact = below(3) == 0;
   if (!s.exact) {
     s.gating = static_cast<cuda::Gating>(below(3));

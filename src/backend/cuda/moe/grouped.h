@@ -10,8 +10,8 @@
 
 namespace tilelace::cuda {
 
-/// TMA boxes of 8, 16, 32, 64 and 128 rows. Some of them together give any multiple of 8 up to 248.
-constexpr int kRowBoxes = 5;
+/// TMA boxes of 8, 16, 24 to 96 rows: what a CTA loads or stores of a tile at once.
+constexpr int kRowBoxes = 12;
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
 
@@ -23,7 +23,7 @@ struct GateForm {
 };
 
 struct GroupedParams {
-  CUtensorMap rows[kRowBoxes];     ///< tensor maps of x, one per size of box
+  CUtensorMap rows[kRowBoxes];     ///< tensor maps of x, one per size of box that the tiles need
   CUtensorMap results[kRowBoxes];  ///< the same of out
   CUtensorMap weight;              ///< weights of all experts; if gated, only the gates
   CUtensorMap up;

@@ -50,7 +50,8 @@ void check_call(const GroupedGemm& g) {
 void load(const GroupedEntry& entry) { load_with_shared(entry.kernel, entry.shared_bytes); }
 
 /// The weight and, of gates and ups, what each of them is in it.
-void fill_weight(GroupedParams& p, const GroupedGemm& g, int box) {
+void fill_weight(GroupedParams& p, const GroupedGemm& g, int rows) {
+  const int box = g.gating == Gating::one ? rows : rows / 2;
   const std::int64_t out_n = p.n;
   const auto* const at = static_cast<const std::byte*>(g.weight);
   const auto bytes = static_cast<std::int64_t>(size_of(g.dtype));
@@ -84,11 +85,12 @@ plan::GroupedProduct product_of(const GroupedGemm& g) {
 GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling, std::uint32_t* word) {
   GroupedParams p{};
   p.n = static_cast<int>(product_of(g).out_n());
-  fill_weight(p, g, plan::shape_of(tiling).weight_rows / 2);
-  for (int i = 0; i < kRowBoxes; ++i) {
-    p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 << i);
-    p.results[i] = rows_map({g.out, g.rows, p.n}, g.dtype, 8 << i);
-  }
+  const plan::GroupedShape& shape = plan::shape_of(tiling);
+  fill_weight(p, g, shape.weight_rows);
+  for (int i = 0; i < plan::row_maps(shape); ++i)
+    p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 * (i + 1));
+  for (int i = 0; i < plan::result_maps(shape); ++i)
+    p.results[i] = rows_map({g.out, g.rows, p.n}, g.dtype, 8 * (i + 1));
   p.tiles = plan::grouped_tiles(product_of(g), tiling);
   p.begins = g.begins;
   p.sources = g.sources;

@@ -8,7 +8,7 @@
 
 namespace tilelace::cuda {
 
-/// Runs in one thread of each cluster's first CTA, ahead of the warps that take the tiles.
+/// Runs in one thread of each cluster's first CTA, ahead of the warps that list the tiles.
 template <class K>
 class GroupedDeal {
  public:
@@ -49,20 +49,17 @@ class GroupedDeal {
   int all_, workers_;
 };
 
-/// The tiles that are dealt to this cluster. Each of kDealReaders warps of a CTA has its own; one
-/// of them, which `expects`, arms the barriers for words that are sent.
+/// The tiles that are dealt to this cluster, for one warp of each CTA.
 template <class K>
 class DealtTiles {
  public:
-  TILELACE_DEVICE DealtTiles(const GroupedParams& p, typename K::Shared& shared, int lane,
-                             bool expects)
-      : shared_(shared), all_(shared.before[p.experts]), lane_(lane), expects_(expects) {}
+  TILELACE_DEVICE DealtTiles(const GroupedParams& p, typename K::Shared& shared, int lane)
+      : shared_(shared), all_(shared.before[p.experts]), lane_(lane) {}
 
   /// The next tile, if it is one of all. All lanes call it.
   [[nodiscard]] TILELACE_DEVICE bool next(int& tile) {
     const int at = i_ % kDealt;
-    if (K::kCluster > 1 && expects_ && lane_ == 0)
-      ptx::barrier_expect(K::at(&shared_.given[at]), sizeof(int));
+    if (K::kCluster > 1 && lane_ == 0) ptx::barrier_expect(K::at(&shared_.given[at]), sizeof(int));
     ptx::barrier_wait(K::at(&shared_.given[at]), (i_ / kDealt) & 1);
     ++i_;
     tile = shared_.tile[at];
@@ -83,7 +80,6 @@ class DealtTiles {
 
   typename K::Shared& shared_;
   int all_, lane_, i_ = 0;
-  bool expects_;
 };
 
 }  // namespace tilelace::cuda

@@ -12,24 +12,24 @@ namespace {
 
 template <class K>
 TILELACE_DEVICE void start(const GroupedParams& p, typename K::Shared& shared) {
-  if (threadIdx.x == 32) {
-    ptx::prefetch_map(&p.weight);
-    if (K::kGated) ptx::prefetch_map(&p.up);
-    for (const CUtensorMap& rows : p.rows) ptx::prefetch_map(&rows);
-    for (const CUtensorMap& results : p.results) ptx::prefetch_map(&results);
-  }
-  if (threadIdx.x == 0) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 32) ptx::prefetch_map(&p.weight);
+  if (K::kGated && thread == 33) ptx::prefetch_map(&p.up);
+  if (thread >= 64 && thread < 64 + K::kRowMaps) ptx::prefetch_map(&p.rows[thread - 64]);
+  if (thread >= 96 && thread < 96 + K::kResultMaps) ptx::prefetch_map(&p.results[thread - 96]);
+  if (thread == 0) {
     for (int i = 0; i < K::kStages; ++i) {
       ptx::barrier_init(K::at(&shared.full[i]), 1);
       ptx::barrier_init(K::at(&shared.empty[i]), K::kCluster);
     }
     for (int i = 0; i < kGroupedSlots; ++i) {
+      ptx::barrier_init(K::at(&shared.placed[i]), 1);
       ptx::barrier_init(K::at(&shared.listed[i]), 1);
       ptx::barrier_init(K::at(&shared.done[i]), 1);
     }
     for (int i = 0; i < kDealt; ++i) {
       ptx::barrier_init(K::at(&shared.given[i]), 1);
-      ptx::barrier_init(K::at(&shared.taken[i]), K::kCluster * kDealReaders);
+      ptx::barrier_init(K::at(&shared.taken[i]), K::kCluster);
     }
     ptx::barrier_init_fence();
   }
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kGroupedThreads, 1)
     ptx::registers_less<40>();
     const int warp = __shfl_sync(~0U, static_cast<int>(threadIdx.x) / 32, 0);
     const int lane = static_cast<int>(threadIdx.x) & 31;
-    if (warp == 0) GroupedLoad<K>(p, shared, lane).run();
+    if (warp == 0) GroupedLoad<K>(p, shared).run();
     if (warp == 1) GroupedList<K>(p, shared, lane).run();
     if (warp == 2 && lane == 0 && K::cluster_rank() == 0) GroupedDeal<K>(p, shared).run();
   } else {

@@ -11,15 +11,19 @@ class GroupedLoad {
   using Shared = typename K::Shared;
 
  public:
-  TILELACE_DEVICE GroupedLoad(const GroupedParams& p, Shared& shared, int lane)
-      : p_(p),
-        shared_(shared),
-        finder_(p, shared.before, lane),
-        dealt_(p, shared, lane, false),
-        rank_(K::cluster_rank()) {}
+  TILELACE_DEVICE GroupedLoad(const GroupedParams& p, Shared& shared)
+      : p_(p), shared_(shared), rank_(K::cluster_rank()) {}
 
   TILELACE_DEVICE void run() {
-    for (int tile = 0; dealt_.next(tile);) load(finder_.find(tile));
+    for (int i = 0;; ++i) {
+      const int at = i % kGroupedSlots;
+      ptx::barrier_wait(K::at(&shared_.placed[at]), (i / kGroupedSlots) & 1);
+      const GroupedPlace place = shared_.slots[at].place;
+      const int weight = shared_.slots[at].weight;
+      __syncwarp();  // all lanes have read the slot before one of them loads the tile
+      if (place.width == 0) break;
+      load(place, weight);
+    }
     // This CTA must not exit while others of the cluster may still signal this CTA's barriers.
     if constexpr (K::kCluster > 1)
       for (int i = 0; i < K::kStages; ++i) {
@@ -33,15 +37,13 @@ class GroupedLoad {
     ptx::barrier_wait(K::at(&shared_.empty[ring_.stage]), ring_.parity ^ 1);
   }
 
-  TILELACE_DEVICE void load(const GroupedTile& tile) {
-    const int column = (tile.cell.column * K::kCluster + rank_) * K::kColumns;
-    const bool there = column < p_.n;  // false: only the cluster's other CTA has columns
-    const int weight = tile.expert * p_.weight_rows + column;
+  TILELACE_DEVICE void load(const GroupedPlace& place, int weight) {
+    const bool there = place.column < p_.n;  // false: only the cluster's other CTA has columns
     // Each CTA of the cluster loads a part of the rows, for all CTAs of the cluster.
-    const int eights = tile.cell.width / 8;
+    const int eights = place.width / 8;
     const int first = eights * rank_ / K::kCluster;
     const int mine = eights * (rank_ + 1) / K::kCluster - first;
-    const int expected = (there ? K::kWeightBytes : 0) + tile.cell.width * 128;
+    const int expected = (there ? K::kWeightBytes : 0) + place.width * 128;
 #pragma unroll 1
     for (int k = 0; k < p_.steps; ++k) {
       await_free();
@@ -50,45 +52,35 @@ class GroupedLoad {
         const ptx::Shared full = K::at(&shared_.full[ring_.stage]);
         ptx::barrier_expect(full, expected);
         if (there) load_weight(K::at(stage), full, k * kStep, weight);
-        load_rows(K::at(stage) + K::kWeightBytes + first * kAtomBytes, full, k * kStep,
-                  tile.row + 8 * first, mine);
+        if (mine > 0)
+          load_rows(K::at(stage) + K::kWeightBytes + first * kAtomBytes, &p_.rows[mine - 1], full,
+                    k * kStep, place.row + 8 * first);
       }
       ring_.advance();
     }
   }
 
   TILELACE_DEVICE void load_weight(ptx::Shared to, ptx::Shared full, int x, int row) const {
-    constexpr int kBox = K::kWeightRows / 2;
     ptx::tensor_load(to, &p_.weight, full, x, row);
-    if constexpr (K::kGated)
-      ptx::tensor_load(to + kBox * 128, &p_.up, full, x, row);
-    else
-      ptx::tensor_load(to + kBox * 128, &p_.weight, full, x, row + kBox);
+    if constexpr (K::kGated) ptx::tensor_load(to + K::kWeightBytes / 2, &p_.up, full, x, row);
   }
-  TILELACE_DEVICE void load_rows(ptx::Shared to, ptx::Shared full, int x, int row,
-                                 int eights) const {
-#pragma unroll
-    for (int i = kRowBoxes - 1; i >= 0; --i) {
-      if ((eights >> i & 1) == 0) continue;
-      if constexpr (K::kCluster == 1)
-        ptx::tensor_load(to, &p_.rows[i], full, x, row);
-      else
-        ptx::tensor_load_multicast(to, &p_.rows[i], full, x, row, (1 << K::kCluster) - 1);
-      to += kAtomBytes << i;
-      row += 8 << i;
-    }
+  TILELACE_DEVICE static void load_rows(ptx::Shared to, const CUtensorMap* map, ptx::Shared full,
+                                        int x, int row) {
+    if constexpr (K::kCluster == 1)
+      ptx::tensor_load(to, map, full, x, row);
+    else
+      ptx::tensor_load_multicast(to, map, full, x, row, (1 << K::kCluster) - 1);
   }
 
   static constexpr int kAtomBytes = 1024;  ///< eight rows of 128 bytes
   const GroupedParams& p_;
   Shared& shared_;
-  TileFinder finder_;
-  DealtTiles<K> dealt_;
   int rank_;
   typename K::Ring ring_;
 };
 
-/// Lists tiles (places, biases and scales) ahead of the groups that multiply.
+/// Lists tiles (places, biases and scales) ahead of the warp that loads and the groups that
+/// multiply.
 template <class K>
 class GroupedList {
   using Shared = typename K::Shared;
@@ -99,7 +91,7 @@ class GroupedList {
       : p_(p),
         shared_(shared),
         finder_(p, shared.before, lane),
-        dealt_(p, shared, lane, true),
+        dealt_(p, shared, lane),
         lane_(lane) {}
 
   TILELACE_DEVICE void run() {
@@ -107,28 +99,32 @@ class GroupedList {
     for (int tile = 0; dealt_.next(tile); ++i) {
       const GroupedTile found = finder_.find(tile);
       const int column = (found.cell.column * K::kCluster + K::cluster_rank()) * K::kColumns;
-      Slot& slot = free_slot(i);
-      list(slot, found, column);
-      announce(slot, i, {found.row, found.cell.rows, found.cell.width, column});
+      place(i, {found.row, found.cell.rows, found.cell.width, column},
+            found.expert * p_.weight_rows + column);
+      list(shared_.slots[i % kGroupedSlots], found, column);
+      arrive(shared_.listed, i);
     }
-    for (int last = i + kGroupedGroups; i < last; ++i) announce(free_slot(i), i, {0, 0, 0, 0});
+    for (int last = i + kGroupedGroups; i < last; ++i) {
+      place(i, {0, 0, 0, 0}, 0);
+      arrive(shared_.listed, i);
+    }
   }
 
  private:
-  TILELACE_DEVICE Slot& free_slot(int i) const {
+  /// Waits until the i-th tile's slot is free.
+  TILELACE_DEVICE void place(int i, const GroupedPlace& where, int weight) const {
+    const int at = i % kGroupedSlots;
     if (i >= kGroupedSlots)
-      ptx::barrier_wait(K::at(&shared_.done[i % kGroupedSlots]), (i / kGroupedSlots - 1) & 1);
-    return shared_.slots[i % kGroupedSlots];
-  }
-  TILELACE_DEVICE void announce(Slot& slot, int i, const int4& where) const {
+      ptx::barrier_wait(K::at(&shared_.done[at]), (i / kGroupedSlots - 1) & 1);
     if (lane_ == 0) {
-      slot.row = where.x;
-      slot.rows = where.y;
-      slot.width = where.z;
-      slot.column = where.w;
+      shared_.slots[at].place = where;
+      shared_.slots[at].weight = weight;
     }
+    arrive(shared_.placed, i);
+  }
+  TILELACE_DEVICE void arrive(const std::uint64_t (&barriers)[kGroupedSlots], int i) const {
     __syncwarp();
-    if (lane_ == 0) ptx::barrier_arrive(K::at(&shared_.listed[i % kGroupedSlots]));
+    if (lane_ == 0) ptx::barrier_arrive(K::at(&barriers[i % kGroupedSlots]));
   }
 
   TILELACE_DEVICE void list(Slot& slot, const GroupedTile& tile, int column) const {

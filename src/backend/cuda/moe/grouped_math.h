@@ -29,18 +29,18 @@ class GroupedMath {
     for (int i = group_;; i += kGroupedGroups) {
       const int at = i % kGroupedSlots;
       ptx::barrier_wait(K::at(&shared_.listed[at]), (i / kGroupedSlots) & 1);
-      const int width = shared_.slots[at].width;
-      if (width == 0) break;
+      const GroupedPlace place = shared_.slots[at].place;
+      if (place.width == 0) break;
       // Groups must alternate. A wait for a parity more than a ring round ahead ends too early.
       // stays: no test misses this barrier, which orders no data but keeps parities apart
       if (i > 0) ptx::sync_threads(kTurnBarrier + group_, 256);
-      multiply_by<8>(width);
+      multiply_by<8>(place.width);
       ring_.skip(p_.steps);  // skips the stages of the other group's tile
       // Branches once per tile, since a branch per value would split the code into short pieces.
-      if (p_.bias == nullptr && p_.activation == Activation::none)
-        store<true>(shared_.slots[at]);
+      if (p_.bias == nullptr && p_.activation == Activation::none && p_.scale == nullptr)
+        store<true>(place, shared_.slots[at]);
       else
-        store<false>(shared_.slots[at]);
+        store<false>(place, shared_.slots[at]);
       sync_group();  // stays: slots are read by plain loads, which the order check does not see
       if (thread_ == 0) ptx::barrier_arrive(K::at(&shared_.done[at]));
     }
@@ -126,37 +126,36 @@ class GroupedMath {
       ptx::barrier_arrive(K::at(&shared_.empty[stage]));
   }
 
-  /// `kSimple`: there is neither bias nor activation.
+  /// `kSimple`: there is neither bias nor activation nor scale.
   template <bool kSimple>
-  TILELACE_DEVICE void store(const Slot& slot) {
+  TILELACE_DEVICE void store(const GroupedPlace& place, const Slot& slot) {
     constexpr int kAll = K::kMost / K::kChunkRows * kOut;
-    const int width = slot.width;
     if (thread_ == 0) ptx::store_wait_read<0>();
     sync_group();
 #pragma unroll
     for (int at = 0; at < kAll; ++at) {
       const int i = at % kOut;
       const int row = K::kChunkRows * (at / kOut);
-      if (row >= width) break;
+      if (row >= place.width) break;
       const ptx::Shared chunk = K::at(shared_.staging[group_][at % kStagedChunks]);
-      stage<kSimple>(slot, chunk, i, row);
+      stage<kSimple>(slot, chunk, i, row, place.width);
       ptx::fence_shared_to_copy();
       // Behind the barrier, the next chunk's place is free. For all stores, as chunks beyond n have
       // none to count.
       if (at > 0 && at + 1 < kAll && thread_ == 0) ptx::store_wait_read<0>();
       sync_group();
-      copy_out(slot, chunk, slot.column + 64 * i, row);
+      copy_out(place, chunk, place.column + 64 * i, row);
     }
   }
 
   /// Rounds a chunk of 64 columns and writes it to shared memory. Some of the rows may not have
   /// been computed; nobody reads those.
   template <bool kSimple>
-  TILELACE_DEVICE void stage(const Slot& slot, ptx::Shared to, int i, int row) {
+  TILELACE_DEVICE void stage(const Slot& slot, ptx::Shared to, int i, int row, int width) {
     constexpr int kBatch = 4;  // groups of eight rows; more take too many registers
 #pragma unroll
     for (int b = 0; b < K::kChunkRows / 8; b += kBatch) {
-      if (row + 8 * b >= slot.width) break;
+      if (row + 8 * b >= width) break;
       std::uint32_t words[kBatch / 2][4];
 #pragma unroll
       for (int j = 0; j < kBatch; j += 2) {
@@ -184,9 +183,11 @@ class GroupedMath {
       gate<kSimple>(f, acc_[1] + row / 2, bias + 64);
     else if (!kSimple && p_.activation != Activation::none)
       activate<8>(p_.activation, f);
-    const float* const scale = slot.scale + row + 2 * (lane() & 3);
+    if constexpr (!kSimple) {
+      const float* const scale = slot.scale + row + 2 * (lane() & 3);
 #pragma unroll
-    for (int e = 0; e < 8; ++e) f[e] *= scale[(e & 1) + 2 * (e & 4)];
+      for (int e = 0; e < 8; ++e) f[e] *= scale[(e & 1) + 2 * (e & 4)];
+    }
   }
   template <bool kSimple>
   TILELACE_DEVICE void gate(float (&f)[8], const float* up, const float* bias) const {
@@ -203,25 +204,20 @@ class GroupedMath {
 
   /// Copies a chunk's rows that exist, from `first` of the tile on, to the caller: eights by TMA,
   /// the last few by threads, since the rows behind them are the next expert's.
-  TILELACE_DEVICE void copy_out(const Slot& slot, ptx::Shared from, int column, int first) const {
-    const int rows = min(slot.rows - first, K::kChunkRows);
+  TILELACE_DEVICE void copy_out(const GroupedPlace& place, ptx::Shared from, int column,
+                                int first) const {
+    const int rows = min(place.rows - first, K::kChunkRows);
     if (column >= p_.n) return;
     if (thread_ == 0) {
-      int at = 0;
-#pragma unroll
-      for (int box = kRowBoxes - 1; box >= 0; --box)
-        if (8 << box <= K::kChunkRows && (rows & 8 << box) != 0) {
-          ptx::tensor_store(&p_.results[box], from + at * 128, column, slot.row + first + at);
-          at += 8 << box;
-        }
+      if (rows >= 8) ptx::tensor_store(&p_.results[rows / 8 - 1], from, column, place.row + first);
       ptx::store_commit();
     }
     const int row = (rows & ~7) + thread_ / 8;
     const int eight = thread_ % 8;
     if (row >= rows || column + 8 * eight >= p_.n) return;
     const uint4 v = ptx::load_shared_16(from + row * 128 + ((eight ^ (row & 7)) << 4));
-    auto* const to = static_cast<Element*>(p_.out) + (slot.row + first + row) * std::int64_t{p_.n} +
-                     column + 8 * eight;
+    auto* const to = static_cast<Element*>(p_.out) +
+                     (place.row + first + row) * std::int64_t{p_.n} + column + 8 * eight;
     __stcg(reinterpret_cast<uint4*>(to), v);
   }
 

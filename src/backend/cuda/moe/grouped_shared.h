@@ -9,10 +9,19 @@
 
 namespace tilelace::cuda {
 
-constexpr int kGroupedSlots = 4;  ///< the most tiles listed before they are multiplied
-constexpr int kDealt = 2;         ///< the most tiles dealt to a cluster before they are loaded
+// Just ahead enough to hide listing: tiles that are taken early leave other clusters idle at the
+// end.
+constexpr int kGroupedSlots = 3;  ///< tiles that are listed and not yet stored
+constexpr int kDealt = 1;         ///< the most tiles dealt to a cluster before they are listed
 constexpr int kStagedChunks = 2;  ///< of a group: one is filled while the other is stored
-constexpr int kDealReaders = 2;   ///< warps of a CTA that read what is dealt
+
+/// Where a tile is.
+struct alignas(16) GroupedPlace {
+  int row;     ///< the tile's first row, among all experts' rows
+  int rows;    ///< rows of the tile that exist
+  int width;   ///< rows that are computed; 0: no more tiles
+  int column;  ///< the tile's first column, in the result
+};
 
 /// The kernel of a tile shape and element type. If gated, a gate and an up column give one result.
 template <class E, bool kIsGated, int kShape>
@@ -28,15 +37,14 @@ struct GroupedKernel {
   static constexpr int kChunkRows = kForm.chunk_rows;
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< columns of a CTA
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
-  static_assert(kMost % kChunkRows == 0 && kChunkRows < 8 << kRowBoxes);
-  static_assert(kMost / 8 / kCluster < 1 << kRowBoxes);
+  static constexpr int kRowMaps = plan::row_maps(kForm);
+  static constexpr int kResultMaps = plan::result_maps(kForm);
+  static_assert(kMost % kChunkRows == 0 && kRowMaps <= kRowBoxes && kResultMaps <= kRowBoxes);
 
-  /// What a group must know about a tile that it multiplies.
+  /// What those who load, multiply and store must know about a tile.
   struct Slot {
-    int row;     ///< the tile's first row, among all experts' rows
-    int rows;    ///< rows of the tile that exist
-    int width;   ///< rows that are computed; 0: no more tiles
-    int column;  ///< the tile's first column, in the result
+    GroupedPlace place;
+    int weight;  ///< first row of the tile's weight, in the map of the weights
     float bias[kWeightRows];
     float scale[kMost];
   };
@@ -45,6 +53,7 @@ struct GroupedKernel {
     std::uint8_t staging[kGroupedGroups][kStagedChunks][kChunkRows * 128];
     Slot slots[kGroupedSlots];
     std::uint64_t full[kStages], empty[kStages];
+    std::uint64_t placed[kGroupedSlots];  ///< a slot has all but biases and scales
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
     std::uint64_t given[kDealt], taken[kDealt];  ///< `taken`: in the cluster's first CTA
     int tile[kDealt];                            ///< dealt to the cluster
