@@ -18,7 +18,7 @@ using plan::GroupedProduct;
 using plan::GroupedTiling;
 
 /// Figures of the planner's own predictions.
-plan::Hardware hardware() { return plan::plans_of(0).hardware; }
+plan::Hardware hardware() { return plan::hardware_of(plan::GemmMachine{}); }
 
 GroupedTime time_of(const GroupedProduct& p, const std::vector<int>& rows) {
   return grouped_time(hardware(), p, plan::grouped_tiling(p), rows);

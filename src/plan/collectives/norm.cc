@@ -224,7 +224,7 @@ CollectivePlan plan_norm(const NormCall& c, const CollectiveMachine& machine,
                          const CollectiveOptions& o) {
   check_norm_options(o);
   if (!machine.gpu) return plan_collective(c.sum, machine, o, false);
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   const Index row = row_places(c);
   const Index places = std::max(1, c.sum.ranks - 1);  // of a row, on each rank
   CollectivePlan p;

@@ -151,7 +151,7 @@ CollectivePlan plan_collective(const CollectiveCall& c, const CollectiveMachine&
   check_options(c, o);
   const CollectiveRow& row = row_of(c.collective);
   const std::string_view name = row.name;
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   CollectivePlan p;
   const Load load{c.ranks, longest(c)};
   direct = direct && (!row.shares || o.shots.value_or(2) == 2);

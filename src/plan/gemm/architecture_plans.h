@@ -19,4 +19,11 @@ struct ArchitecturePlans {
 /// The entry of the architecture with this number, which is its index in kArchitectures.
 const ArchitecturePlans& plans_of(int architecture);
 
+/// The rates of a machine's devices and links, which all predictions ask for here. The machine is a
+/// Machine, GemmMachine or CollectiveMachine, or a GemmPlan that was made for one.
+template <class Known>
+const Hardware& hardware_of(const Known& machine) {
+  return plans_of(machine.architecture).hardware;
+}
+
 }  // namespace tilelace::plan

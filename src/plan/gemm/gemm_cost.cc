@@ -106,7 +106,7 @@ double both_limits_us(double a, double b) {
 
 double product_us(const GemmProblem& p, const GemmPlan& plan, const TileCut& cut,
                   const GemmMachine& machine) {
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   const Count c = count(p, plan, cut, h, machine.multiprocessors);
   const double memory_gbps = memory_rate(h, machine);
   const double tiles = c.tiles;

@@ -45,7 +45,7 @@ bool has_unfused(const AgGemmWay& c) {
 
 /// One after the other, made of the same parts: the rows travel in one piece.
 AgGemmWay unfused_of(const AgGemmWay& fused, const Problem& p, const GemmMachine& machine) {
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   AgGemmWay plan = fused;
   plan.path = Path::unfused;
   plan.predicted_us = gather_us(p, plan.transport, plan.route, h) + products_us(p, plan, machine) +
@@ -103,7 +103,7 @@ std::vector<KernelWay> candidates_of(const Problem& p, const Machine& machine,
 
 /// What the prediction is made of.
 std::string parts_of(const AgGemmWay& c, const Problem& p, const GemmMachine& machine) {
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   const bool medium = c.path == Path::medium;
   const double gather =
       is_exchanged(c) ? gathering_us(p, c.lines, machine) : gather_us(p, c.transport, c.route, h);

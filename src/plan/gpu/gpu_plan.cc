@@ -120,7 +120,7 @@ Machine cuda_machine(int multiprocessors) {
   Machine m;
   m.device = Device::cuda;
   m.workers = m.multiprocessors = multiprocessors;
-  const plan::Hardware& h = plan::plans_of(m.architecture).hardware;
+  const plan::Hardware& h = plan::hardware_of(m);
   m.link_bytes_per_s = h.push_gbps * 1e9;
   m.rank_flops_per_s = h.peak_tflops * h.efficiency * 1e12;
   m.memory_bytes_per_s = h.memory_gbps * 1e9;

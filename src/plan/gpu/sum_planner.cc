@@ -28,11 +28,11 @@ void add_unfused(const Problem& p, const GemmMachine& machine, const PlanOptions
 }
 
 /// What the prediction is made of.
-std::string parts_of(const KernelWay& way, const Problem& p) {
+std::string parts_of(const KernelWay& way, const Problem& p, const Machine& machine) {
   const double gemm_us = gemm_of(way).predicted_us;
   if (const auto* const sum = std::get_if<UnfusedSumWay>(&way))
     return fmt::format(" (GEMM {:.1f}, sum {:.1f}, one after the other)", gemm_us,
-                       reduce_us(p, *sum, plans_of(gemm_of(way).architecture).hardware));
+                       reduce_us(p, *sum, hardware_of(machine)));
   const auto* const kept = std::get_if<KeptPartialsWay>(&way);
   const std::string_view where =
       !row_of(p.op).shares ? ""
@@ -72,7 +72,7 @@ Plan make_sum_plan(const Problem& p, const Machine& machine, const PlanOptions& 
           o.transport ? name_of(*o.transport) : "any", o.tile_m.value_or(0), o.tile_n.value_or(0),
           o.chunk_rows.value_or(0), straddles(o) ? 1 : 0, expected);
   sort_by_time(all);
-  return best_of(p, all, o, parts_of(all.front(), p));
+  return best_of(p, all, o, parts_of(all.front(), p, machine));
 }
 
 Staging sum_staging(const Problem& p, SlotNeeds needs, std::int64_t in_tiles, std::int64_t behind,

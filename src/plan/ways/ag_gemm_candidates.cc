@@ -31,7 +31,7 @@ class GatherCandidates {
  public:
   GatherCandidates(const Problem& p, const GemmMachine& machine)
       : p_(p),
-        hardware_(plans_of(machine.architecture).hardware),
+        hardware_(hardware_of(machine)),
         borders_(borders_of(p)),
         most_rows_(split_of(p, borders_).max_rows()),
         row_bytes_(input_row_bytes(p)) {}

@@ -98,7 +98,7 @@ bool sends_well(const GemmPlan& gemm, Index tiles) {
 /// product ends: the last own tiles', `lag` of all blocks' columns. Where all products end together
 /// both come behind; in two rounds all but the second half's partials, and all results, do.
 double predict(const Problem& p, const GemmArWay& plan, Index tiles, const GemmMachine& machine) {
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   const double product = product_us(product_of(p), plan.gemm, {tiles}, machine);
   const double phase = phase_us(h, p);
   if (plan.gemm.rounds > 1) {
@@ -145,7 +145,7 @@ int tiles_of(const GemmArWay& plan, const Problem& p) { return gemm_ar_order(p, 
 
 double gemm_ar_hold_us(const Problem& p, const GemmArWay& plan) {
   if (!plan.by_columns || !one_wave(p, plan.gemm) || plan.gemm.rounds > 1) return 0;
-  return phase_us(plans_of(plan.gemm.architecture).hardware, p) / 2;
+  return phase_us(hardware_of(plan.gemm), p) / 2;
 }
 
 schedule::ShareOrder gemm_ar_order(const Problem& p, const GemmArWay& plan, int rank) {

@@ -34,7 +34,7 @@ bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
 /// together they travel behind; groups that share a tile multiply nothing while they send it.
 double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWay& plan,
                const GemmMachine& machine) {
-  const Hardware& h = plans_of(machine.architecture).hardware;
+  const Hardware& h = hardware_of(machine);
   const GemmTile& t = plan.gemm.tile;
   const GemmProblem product{p.m, p.n.front(), p.k, p.dtype};
   const Index tiles =

@@ -113,8 +113,7 @@ std::vector<HandedPartialsWay> gemm_hand_candidates(const Problem& p, HandWay wa
   for (const GemmPlan& gemm : gemm_candidates({rows, p.n.front(), p.k, p.dtype}, machine)) {
     // Shards may have fewer rows than the plan, and shared k-steps are dealt to all workers.
     if (copied && gemm.split_tiles != 0) continue;
-    plans.push_back(
-        {gemm, way, chunk, predict(p, gemm, way, plans_of(machine.architecture).hardware)});
+    plans.push_back({gemm, way, chunk, predict(p, gemm, way, hardware_of(machine))});
   }
   std::ranges::stable_sort(plans, {}, &HandedPartialsWay::predicted_us);
   return plans;

@@ -42,7 +42,7 @@ void add(const Problem& p, const GemmMachine& machine, const Made& made, KeptPar
   for (const GemmPlan& gemm : gemm_candidates({p.m, p.n.front(), p.k, p.dtype}, machine)) {
     if (!made(gemm.tile) || gemm.split_tiles != 0) continue;
     like.gemm = gemm;
-    like.predicted_us = predict(p, like, plans_of(machine.architecture).hardware);
+    like.predicted_us = predict(p, like, hardware_of(machine));
     plans.push_back(like);
   }
 }

@@ -139,8 +139,7 @@ std::vector<UnfusedSumWay> gemm_reduce_candidates(const Problem& p, const GemmMa
       UnfusedSumWay plan{gemm, transport};
       plan.chunk_rows =
           ceil_div(summed_rows(p, form_of(p, plan)), kRounds * machine.multiprocessors);
-      plan.predicted_us =
-          gemm.predicted_us + reduce_us(p, plan, plans_of(machine.architecture).hardware);
+      plan.predicted_us = gemm.predicted_us + reduce_us(p, plan, hardware_of(machine));
       put(plan, &gemm == &gemms.front());
     }
     for (UnfusedSumWay push : pushes) {
