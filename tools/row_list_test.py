@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""torch_bench/row_list.py on lines whose rows are known, and the lists in benchmarks/rows."""
+"""torch_bench/row_list.py on lines whose rows are known, and the lists in benchmarks/rows: those of
+models have the sizes of models/, as torch_bench/model_sizes.py reads them."""
 import sys
 import tempfile
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "torch_bench"))
 
+from model_sizes import CONFIGS, attention, experts, mlp
 from row_list import mixed, read, rows_of
 
 LISTS = {"users": 189, "fresh": 75, "fresh_few": 30}
@@ -24,6 +26,14 @@ def error_of(line):
     except ValueError as error:
         return str(error)
     return "none"
+
+
+def layer_of(model, layer):
+    """n and k."""
+    hidden, wide = mlp(model)
+    heads, kv_heads, head = attention(model)
+    return {"qkv": ((heads * head, kv_heads * head, kv_heads * head), hidden), "attn_out": ((hidden,), heads * head),
+            "up": ((wide,), hidden), "gate_up": ((wide, wide), hidden), "down": ((hidden,), wide)}[layer]
 
 
 def main():
@@ -44,6 +54,10 @@ def main():
         rows = read(ROOT / "benchmarks" / "rows" / f"{name}.txt")
         expect(name, len(rows), count)
         expect(f"{name}, mixed", (sorted(mixed(rows)), mixed(rows)), (sorted(rows), mixed(rows)))
+    for row in read(ROOT / "benchmarks" / "rows" / "users.txt"):
+        expect(row.name, (row.n, row.k), layer_of(row.model, row.layer))
+    for file in (CONFIGS / "moe").glob("*.json"):
+        expect(file.name, len(experts(file.stem)), 4)
     fresh = {row.key for row in read(ROOT / "benchmarks" / "rows" / "fresh.txt")}
     expect("rows of both", fresh & {row.key for row in read(ROOT / "benchmarks" / "rows" / "users.txt")}, set())
     print("row_list_test: ok")

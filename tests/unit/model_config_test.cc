@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "gemm/rows.h"
 #include "model/config.h"
 #include "model_fixture.h"
 
@@ -209,6 +210,15 @@ TEST(ModelConfig, known_models) {
   EXPECT_EQ(facts("qwen3-32b"), (std::vector{64, 5120, 64, 8, 128, 25600}));
   EXPECT_EQ(facts("mistral-7b"), (std::vector{32, 4096, 32, 8, 128, 14336}));
   EXPECT_EQ(facts("minilm-l6"), (std::vector{6, 384, 12, 12, 32, 1536}));
+}
+
+TEST(ModelConfig, ModelsOfGpuProgramsHaveTheSizesOfTheirConfigs) {
+  for (const test::GemmModel& m : test::kGemmModels) {
+    const ModelConfig c = read_config(find_model(m.config));
+    EXPECT_EQ((std::pair{m.hidden, m.inner}),
+              (std::pair<std::int64_t, std::int64_t>{c.hidden, c.ffn}))
+        << m.name;
+  }
 }
 
 TEST(ModelConfig, find_model) {

@@ -4,6 +4,7 @@
 
 #include "model/experts.h"
 #include "model_fixture.h"
+#include "moe/models.h"
 
 namespace tilelace::model {
 namespace {
@@ -40,6 +41,18 @@ TEST(ModelExperts, KnownOnesHaveTheirSizes) {
                                                A::swiglu_clamped, true, type}));
   EXPECT_EQ(of("deepseek-v3"), (ExpertsConfig{"deepseek-v3", "deepseek_v3", 61, 7168, 2048, 256, 8,
                                               2048, A::swiglu, false, type}));
+}
+
+TEST(ModelExperts, ThoseOfGpuProgramsHaveTheSizesOfTheirConfigs) {
+  for (const gpu_test::MoeModel& m : gpu_test::kMoeModels) {
+    const std::string name = m.name;
+    const std::size_t slash = name.find('/');
+    const ExpertsConfig c = read_experts(find_mixture(name.substr(0, slash)));
+    const int experts = slash == std::string::npos ? c.experts : std::stoi(name.substr(slash + 1));
+    EXPECT_EQ((std::vector{m.hidden, 2 * m.inner, m.experts, m.top_k}),
+              (std::vector<std::int64_t>{c.hidden, c.inner, experts, c.top_k}))
+        << name;
+  }
 }
 
 TEST(ModelExperts, WrongConfigsAreRefusedByField) {

@@ -10,11 +10,8 @@ import json
 import statistics
 
 import torch
+from model_sizes import experts as sizes_of
 
-# hidden, half of the inner width, experts, choices a token
-MODELS = {"mixtral-8x7b": (4096, 7168, 8, 2), "qwen3-30b-a3b": (2048, 384, 128, 8),
-          "qwen3-235b-a22b": (4096, 768, 128, 8), "deepseek-v3/64": (7168, 1024, 64, 8),
-          "gpt-oss-120b": (2880, 1440, 128, 4), "olmoe-1b-7b": (2048, 512, 64, 8)}
 BEYOND_L2 = 160 << 20
 
 
@@ -47,7 +44,7 @@ def median_us(calls, seconds):
 
 
 def time_row(name, up, m, seconds):
-    hidden, inner, experts, top_k = MODELS[name]
+    hidden, inner, experts, top_k = sizes_of(name)
     n, k = (2 * inner, hidden) if up else (hidden, inner)
     rows = m * top_k
     ids = torch.rand(m, experts, device="cuda").argsort(dim=1)[:, :top_k].flatten()

@@ -19,12 +19,14 @@ import tilelace.inductor
 import tilelace.transformers as switch
 import torch
 import torch.distributed as dist
+from model_sizes import attention, config
 from timing import GPUS, largest, make_way, relative_error, short
 from ways import Ways
 
 PREFILL = 777  # and more tokens: one prompt
-SIZES = dict(hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
-             head_dim=128, num_hidden_layers=8, vocab_size=32000, max_position_embeddings=16384)
+OF_LLAMA = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads")
+SIZES = dict({key: config("llama3.1-8b")[key] for key in OF_LLAMA}, head_dim=attention("llama3.1-8b")[2],
+             num_hidden_layers=8, vocab_size=32000, max_position_embeddings=16384)
 TINY = dict(SIZES, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2,
             head_dim=16, num_hidden_layers=2, vocab_size=128)
 TOKENS = (2048, 1, 7, 33, 129, 777, 4096, 8192) if GPUS else (1, 7, 33)

@@ -18,7 +18,7 @@ os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NV
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from grouped import MODELS
+from model_sizes import experts
 from tilelace import moe
 
 TIMED = ["mixtral-8x7b", "qwen3-30b-a3b", "qwen3-235b-a22b", "deepseek-v3/64"]
@@ -109,7 +109,7 @@ def timed(graphs, seconds):
 
 
 def row(model, m, kind, asked):
-    layer = Layer(MODELS[model], m, kind)
+    layer = Layer(experts(model), m, kind)
     ours, theirs = captured(layer.ours), captured(layer.theirs)
     us = timed({"ours": ours[0], "nccl + _grouped_mm": theirs[0]}, asked.seconds)
     for graph, _ in (ours, theirs):

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from listed import Watch
+from model_sizes import mlp
 from rows import DEVICE, UNIT, drawn
 from timing import GPUS, largest, make_way, meet, relative_error, settle, short
 from ways import OPS, Ways
@@ -26,7 +27,7 @@ COLUMNS = (4096, 5120, 8192)
 TOKENS = (1, 4, 7, 16, 33, 64, 256, 1000, 1024, 4096)
 DECODED = (1, 2, 3, 4, 8, 16, 32, 64)
 # hidden, then k of the products whose results are summed
-STEPS = {"llama8b": (4096, 4096, 14336), "llama70b": (8192, 8192, 28672)}
+STEPS = {short: (mlp(name)[0], *mlp(name)) for short, name in (("llama8b", "llama3.1-8b"), ("llama70b", "llama2-70b"))}
 QUANTS = ("none", "token")
 EPS, CALLS, SECONDS = 1e-6, 20, 140
 LOAD_US, SAMPLE_US = 3e3, 5e3

@@ -6,11 +6,12 @@ from datetime import datetime, timezone
 import tilelace
 import torch
 import torch.distributed as dist
+from model_sizes import mlp
 from timing import GPUS, make_way, relative_error, short
 from ways import Ways
 
 # hidden, intermediate
-MODELS = {"llama70b": (8192, 28672), "qwen32b": (5120, 25600), "gpt3": (12288, 49152)}
+MODELS = {"llama70b": mlp("llama2-70b"), "qwen32b": mlp("qwen3-32b"), "gpt3": mlp("gpt3-175b")}
 TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
 LAYERS = {"ag_gemm": "up", "gemm_rs": "down", "gemm_ar": "down"}
 OTHERS = {"ag_gemm": ("symm_mem",), "gemm_rs": ("symm_mem",), "gemm_ar": ("one_shot", "two_shot")}

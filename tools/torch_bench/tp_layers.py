@@ -32,10 +32,11 @@ import torch
 import torch.distributed as dist
 import torch.distributed.tensor.parallel as torch_styles
 import torch.nn.functional as F
+from model_sizes import attention, mlp
 from torch import nn
 
 # Hidden, MLP, heads, heads of k and v, a head's size.
-MODELS = {"llama3.1-8b": (4096, 14336, 32, 8, 128), "llama3.1-70b": (8192, 28672, 64, 8, 128), "tiny": (64, 128, 4, 2, 16)}
+MODELS = {name: (*mlp(name), *attention(name)) for name in ("llama3.1-8b", "llama3.1-70b")} | {"tiny": (64, 128, 4, 2, 16)}
 WAYS = {"torch": (torch_styles, False), "torch_compile": (torch_styles, True), "tilelace": (tilelace_styles, False),
         "tilelace_compile": (tilelace_styles, True), "torch_compile_fused": (torch_styles, True)}
 GPUS = torch.cuda.is_available()

@@ -19,17 +19,20 @@ struct GemmRow {
   plan::GemmProblem problem;  ///< the GEMM of one rank
 };
 
+struct GemmModel {
+  const char* name;
+  const char* config;  ///< name of its file in models/, which has these sizes
+  std::int64_t hidden, inner;
+};
+inline constexpr GemmModel kGemmModels[] = {{"gpt3", "gpt3-175b", 12288, 49152},
+                                            {"llama70b", "llama2-70b", 8192, 28672},
+                                            {"qwen32b", "qwen3-32b", 5120, 25600}};
+
 inline std::vector<GemmRow> gemm_rows(const std::vector<std::string>& models,
                                       const std::vector<int>& ranks,
                                       const std::vector<std::int64_t>& ms, DType dtype) {
-  struct Model {
-    const char* name;
-    std::int64_t hidden, inner;
-  };
-  constexpr Model kModels[] = {
-      {"gpt3", 12288, 49152}, {"llama70b", 8192, 28672}, {"qwen32b", 5120, 25600}};
   std::vector<GemmRow> rows;
-  for (const Model& model : kModels) {
+  for (const GemmModel& model : kGemmModels) {
     if (std::find(models.begin(), models.end(), model.name) == models.end()) continue;
     for (const int tp : ranks)
       for (const std::int64_t m : ms) {

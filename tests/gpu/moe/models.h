@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of models' experts on one of two ranks, which has half of every expert's inner width.
+// Sizes of models' experts on one of two ranks, which has half of every expert's inner width: those
+// of models/moe. NAME/N has N of the experts alone.
 #pragma once
 #include <cstdint>
 
