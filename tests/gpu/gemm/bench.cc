@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "gemm/data.h"
 #include "gemm/rows.h"
+#include "json_lines.h"
 #include "program.h"
 
 namespace tilelace::test {
@@ -279,12 +280,7 @@ int bench(const Options& o) {
               part < parts,
           "bench: --part {}, expected I/N with I < N", o.part);
   Bench b(o);
-  std::ofstream file;
-  if (!o.json.empty()) {
-    file.open(o.json, std::ios::app);
-    require(file.is_open(), "bench: --json {}, got a file that cannot be written, expected one",
-            o.json);
-  }
+  gpu_test::JsonLines json(o.json, true);
   const auto rows = gemm_rows(o.models, o.ranks, o.ms, DType::bf16);
   std::vector<nlohmann::json> lines;
   bool wrong = false;
@@ -296,7 +292,7 @@ int bench(const Options& o) {
     }
     lines.push_back(b.row(rows[i]));
     wrong = wrong || !lines.back()["verified"].get<bool>();
-    if (file.is_open()) file << lines.back().dump() << std::endl;
+    json.write(lines.back());
   }
   summary(lines);
   return wrong ? 1 : 0;

@@ -5,9 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "backend/cuda/base/cuda_check.h"
@@ -16,6 +14,7 @@
 #include "device_architecture.h"
 #include "device_place.h"
 #include "gemm/data.h"
+#include "json_lines.h"
 #include "plan/gemm/architecture_plans.h"
 #include "program.h"
 
@@ -198,7 +197,7 @@ int check_all(const Options& o) {
   gpu_test::DevicePlace place(stream, take, take);
   std::mt19937_64 rng(o.seed);
   int bad = 0;
-  nlohmann::json lines = nlohmann::json::array();
+  gpu_test::JsonLines json(o.json, true);
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     if (std::find(o.dtypes.begin(), o.dtypes.end(), name_of(dtype)) == o.dtypes.end()) continue;
     int exact = 0, shared = 0, gated = 0, wrong = 0;
@@ -220,26 +219,18 @@ int check_all(const Options& o) {
     // Without its first k-steps every result must be found wrong.
     bad += o.drop ? o.shapes - wrong : wrong;
     if (!o.drop && worst > 0.52 * unit_roundoff(dtype)) ++bad;
-    lines.push_back({{"schema", "tilelace.conformance/1"},
-                     {"op", "gemm"},
-                     {"dtype", name_of(dtype)},
-                     {"shapes", o.shapes},
-                     {"exact", exact},
-                     {"shared", shared},
-                     {"gated", gated},
-                     {"wrong", wrong},
-                     {"worst_error", worst},
-                     {"dropped", o.drop},
-                     {"device", device_name()},
-                     {"commit", o.commit}});
-  }
-  if (!o.json.empty()) {
-    std::ofstream file(o.json, std::ios::app);
-    for (const auto& line : lines) file << line.dump() << "\n";
-    if (!file)
-      throw Error(
-          ErrorKind::usage,
-          fmt::format("check: {}, got a file that cannot be written, expected one", o.json));
+    json.write({{"schema", "tilelace.conformance/1"},
+                {"op", "gemm"},
+                {"dtype", name_of(dtype)},
+                {"shapes", o.shapes},
+                {"exact", exact},
+                {"shared", shared},
+                {"gated", gated},
+                {"wrong", wrong},
+                {"worst_error", worst},
+                {"dropped", o.drop},
+                {"device", device_name()},
+                {"commit", o.commit}});
   }
   if (o.drop) fmt::print("dropped k-steps: {} results passed that must not\n", bad);
   return bad == 0 ? 0 : 1;

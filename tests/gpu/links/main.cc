@@ -6,6 +6,7 @@
 #include "backend/cuda/measure/link_bench.h"
 #include "core/check.h"
 #include "harness.h"
+#include "json_lines.h"
 #include "program.h"
 
 namespace tilelace::gpu_test {

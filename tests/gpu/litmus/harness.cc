@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "harness.h"
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <regex>
@@ -25,24 +23,6 @@ int choose_ranks(int asked) {
 }
 
 bool share_devices(int ranks) { return ranks > comm::device_count(); }
-
-JsonLines::JsonLines(const std::string& path, bool append) : file_(nullptr, std::fclose) {
-  if (path.empty()) return;
-  if (path == "-") {
-    file_ = {stdout, [](std::FILE* f) { return std::fflush(f); }};
-    return;
-  }
-  file_.reset(std::fopen(path.c_str(), append ? "ae" : "we"));
-  require(file_ != nullptr, "--json: {}: got \"{}\", expected a file to write", path,
-          std::strerror(errno));
-}
-
-void JsonLines::write(const Json& line) {
-  if (!file_) return;
-  const std::string text = line.dump() + "\n";
-  require(std::fputs(text.c_str(), file_.get()) >= 0 && std::fflush(file_.get()) == 0,
-          "--json: got \"{}\", expected a place for a record", std::strerror(errno));
-}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);

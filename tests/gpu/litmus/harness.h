@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU checks share: ranks as threads with a stream each, verdicts, JSON lines.
+// What the GPU checks share: ranks as threads with a stream each, and what records name.
 #pragma once
 #include <fmt/core.h>
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -14,8 +11,6 @@
 #include "comm/cuda/device_memory.h"
 
 namespace tilelace::gpu_test {
-
-using Json = nlohmann::ordered_json;
 
 using cuda::measure::kMeetSeconds;
 using cuda::measure::now_s;
@@ -26,17 +21,6 @@ using cuda::measure::run_ranks;
 int choose_ranks(int asked);
 /// Whether this number of ranks must share devices.
 bool share_devices(int ranks);
-
-/// Writes the lines of --json FILE ("-": standard output, "": none).
-class JsonLines {
- public:
-  /// `append`: keeps the lines of an existing file. Error: usage.
-  JsonLines(const std::string& path, bool append);
-  void write(const Json& line);
-
- private:
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-};
 
 std::string utc_now();
 std::string device_name();

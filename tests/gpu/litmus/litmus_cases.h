@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "harness.h"
+#include "json_lines.h"
 
 namespace tilelace::gpu_test {
 

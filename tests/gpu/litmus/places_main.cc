@@ -13,6 +13,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/base/current_device.h"
 #include "harness.h"
+#include "json_lines.h"
 #include "places_kernels.h"
 #include "plan/gemm/share.h"
 #include "program.h"

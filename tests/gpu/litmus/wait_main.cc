@@ -10,6 +10,7 @@
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
 #include "harness.h"
+#include "json_lines.h"
 #include "program.h"
 #include "wait_trial.h"
 

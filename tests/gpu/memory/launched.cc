@@ -48,7 +48,7 @@ int run_launched(const std::vector<Check>& checks, const Options& options) {
   if (launch->rank == 0) {
     const Capabilities c = query_capabilities(device);
     const Machine machine{device_count(), c.name, std::to_string(c.driver_version), {}, {}};
-    if (!options.json.empty()) report.write_json(options.json, machine, options.commit);
+    report.write_json(options.json, machine, options.commit);
     fmt::print("{} ranks that met in {}\n", launch->ranks, launch->directory);
     report.print();
   }

@@ -7,10 +7,9 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "checks.h"
-#include "core/check.h"
+#include "json_lines.h"
 #include "launched.h"
 #include "program.h"
 
@@ -49,15 +48,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--commit", o.commit, "what the JSON lines give as commit");
 }
 
-/// Before a long run, not after it.
-void require_writable(const std::string& file) {
-  if (file.empty() || file == "-") return;
-  require(std::ofstream(file, std::ios::app).good(),
-          "gpu_memory_check: --json {}, got a file that cannot be written", file);
-}
-
 int run(Options options) {
-  require_writable(options.json);
+  { const gpu_test::JsonLines tried(options.json, true); }  // before a long run, not after it
   if (options.model == "launched") return run_launched(all_checks(), options);
   const Machine machine = look_at_machine();
   if (options.ranks == 0) options.ranks = std::min(machine.gpus, kMostRanks);
@@ -68,7 +60,7 @@ int run(Options options) {
     if (both || options.model == "all" || options.model == model)
       run_checks(model, all_checks(), options, machine, report);
   }
-  if (!options.json.empty()) report.write_json(options.json, machine, options.commit);
+  report.write_json(options.json, machine, options.commit);
   report.print();
   return report.exit_code();
 }

@@ -7,11 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
-#include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "json_lines.h"
 
 namespace tilelace::comm::test {
 namespace {
@@ -116,30 +114,20 @@ void Report::print() const {
 
 void Report::write_json(const std::string& file, const Machine& machine,
                         const std::string& commit) const {
-  std::ofstream to_file;
-  if (file != "-") {
-    to_file.open(file);
-    require(to_file.good(), "gpu_memory_check: --json {}, got a file that cannot be written", file);
-  }
-  std::ostream& out = file == "-" ? std::cout : to_file;
+  gpu_test::JsonLines json(file, false);
   const std::string now = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  for (const Row& row : rows()) {
-    const nlohmann::json line = {{"schema", "tilelace.memory/1"},
-                                 {"check", row.check},
-                                 {"model", row.model},
-                                 {"ranks", row.ranks},
-                                 {"ok", row.result == Finding::Result::ok},
-                                 {"detail", row.detail},
-                                 {"figures", row.figures},
-                                 {"device", machine.name},
-                                 {"driver", machine.driver},
-                                 {"commit", commit},
-                                 {"time", now}};
-    out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-  }
-  out.flush();
-  require(out.good(), "gpu_memory_check: --json {}, got a write error, expected all lines written",
-          file);
+  for (const Row& row : rows())
+    json.write({{"schema", "tilelace.memory/1"},
+                {"check", row.check},
+                {"model", row.model},
+                {"ranks", row.ranks},
+                {"ok", row.result == Finding::Result::ok},
+                {"detail", row.detail},
+                {"figures", row.figures},
+                {"device", machine.name},
+                {"driver", machine.driver},
+                {"commit", commit},
+                {"time", now}});
 }
 
 }  // namespace tilelace::comm::test

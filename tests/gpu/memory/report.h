@@ -40,7 +40,7 @@ class Report {
   /// 0: all rows are ok; 1: a row is wrong; else 3: a check could not be made.
   [[nodiscard]] int exit_code() const;
   void print() const;
-  /// Writes one JSON object per line; "-" is standard output. Error: usage (not writable).
+  /// Writes one JSON object per line, as JsonLines does. Error: usage (not writable).
   void write_json(const std::string& file, const Machine& machine, const std::string& commit) const;
 
  private:

@@ -5,13 +5,12 @@
 // rotate through more than L2.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "backend/cuda/measure/fill.h"
 #include "backend/cuda/measure/timer.h"
 #include "backend/cuda/moe/moe_gpu.h"
 #include "backend/cuda/vendor/cublas.h"
+#include "json_lines.h"
 #include "moe/buffer.h"
 #include "moe/models.h"
 #include "moe/routing.h"
@@ -75,14 +74,13 @@ class Bench {
   [[nodiscard]] Variant grouped(const Row&, const std::string& form) const;
   [[nodiscard]] std::vector<Variant> dense(const Row&, double guess_us);
   [[nodiscard]] double computed(const Row&, cuda::GroupedTiling) const;
-  /// A record, at once: a run that ends early leaves those that it has.
-  void write(const nlohmann::json& line) const;
   void time(std::vector<Variant>& all, double guess_us) {
     timer_.first_look(all, guess_us);
     timer_.sample(all, o_.rounds, o_.sample_ms);
   }
 
   const Options& o_;
+  JsonLines json_{o_.json, true};
   Pool weight_, x_, out_;
   Timer timer_;
   std::vector<std::unique_ptr<cuda::CublasGemm>> blas_;
@@ -208,21 +206,21 @@ void Bench::row(const Row& r) {
         static_cast<double>(most) * static_cast<double>(r.model.experts) /
             static_cast<double>(r.rows()),
         bar, us / bar);
-    write({{"schema", "tilelace.moe_bench/1"},
-           {"model", r.model.name},
-           {"side", r.up ? "up" : "down"},
-           {"m", r.m},
-           {"routing", name_of(r.routing)},
-           {"form", v.name},
-           {"taken", v.name != "dense" && taken},
-           {"us", us},
-           {"spread", v.spread()},
-           {"q", q},
-           {"bar_us", bar},
-           {"dense_us", dense_us},
-           {"experts_hit", hit},
-           {"device", device_},
-           {"commit", o_.commit}});
+    json_.write({{"schema", "tilelace.moe_bench/1"},
+                 {"model", r.model.name},
+                 {"side", r.up ? "up" : "down"},
+                 {"m", r.m},
+                 {"routing", name_of(r.routing)},
+                 {"form", v.name},
+                 {"taken", v.name != "dense" && taken},
+                 {"us", us},
+                 {"spread", v.spread()},
+                 {"q", q},
+                 {"bar_us", bar},
+                 {"dense_us", dense_us},
+                 {"experts_hit", hit},
+                 {"device", device_},
+                 {"commit", o_.commit}});
   }
   std::fflush(stdout);
   Timer::keep(all, 0);
@@ -254,25 +252,16 @@ void Bench::passes(const MoeModel& model, std::int64_t m) {
     const double bytes = static_cast<double>((s.pairs() + s.m) * h) * 2;
     fmt::print("{:16} {:8} m {:5} {:9.1f} us {:.2f} TB/s\n", model.name, v.name, m, v.median(),
                v.name == "map" ? 0 : bytes / v.median() / 1e6);
-    write({{"schema", "tilelace.moe_bench/1"},
-           {"model", model.name},
-           {"pass", v.name},
-           {"m", m},
-           {"us", v.median()},
-           {"spread", v.spread()},
-           {"device", device_},
-           {"commit", o_.commit}});
+    json_.write({{"schema", "tilelace.moe_bench/1"},
+                 {"model", model.name},
+                 {"pass", v.name},
+                 {"m", m},
+                 {"us", v.median()},
+                 {"spread", v.spread()},
+                 {"device", device_},
+                 {"commit", o_.commit}});
   }
   Timer::keep(all, 0);
-}
-
-void Bench::write(const nlohmann::json& line) const {
-  if (o_.json.empty()) return;
-  std::ofstream file(o_.json, std::ios::app);
-  file << line.dump() << "\n" << std::flush;
-  if (!file)
-    throw Error(ErrorKind::usage,
-                fmt::format("bench: {}, got a file that cannot be written, expected one", o_.json));
 }
 
 int bench(const Options& o) {

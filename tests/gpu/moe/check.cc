@@ -4,11 +4,10 @@
 // Exit 0: all right, 1: a result was wrong.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "backend/cuda/moe/tile_words.h"
+#include "json_lines.h"
 #include "moe/layer.h"
 #include "program.h"
 
@@ -66,7 +65,7 @@ class Check {
   std::mt19937_64 rng_;
   Router router_;
   cudaStream_t stream_ = nullptr;
-  nlohmann::json lines_ = nlohmann::json::array();
+  JsonLines json_{o_.json, true};
 };
 
 std::string text_of(const LayerShape& s) {
@@ -120,15 +119,15 @@ LayerShape Check::draw(DType dtype) {
 void Check::note(const char* what, DType dtype, int count, int wrong, double worst) {
   fmt::print("{} {}: {} runs, {} wrong, worst error {:.3f} of its bound\n", name_of(dtype), what,
              count, wrong, worst);
-  lines_.push_back({{"schema", "tilelace.conformance/1"},
-                    {"op", "moe"},
-                    {"what", what},
-                    {"dtype", name_of(dtype)},
-                    {"runs", count},
-                    {"wrong", wrong},
-                    {"worst_of_bound", worst},
-                    {"dropped", o_.drop},
-                    {"commit", o_.commit}});
+  json_.write({{"schema", "tilelace.conformance/1"},
+               {"op", "moe"},
+               {"what", what},
+               {"dtype", name_of(dtype)},
+               {"runs", count},
+               {"wrong", wrong},
+               {"worst_of_bound", worst},
+               {"dropped", o_.drop},
+               {"commit", o_.commit}});
 }
 
 int Check::shapes(DType dtype) {
@@ -344,14 +343,6 @@ int Check::all() {
     wrong += shapes(dtype);
     if (o_.drop) continue;
     wrong += graphs(dtype) + repeats(dtype) + beside(dtype) + calls(dtype);
-  }
-  if (!o_.json.empty()) {
-    std::ofstream file(o_.json, std::ios::app);
-    for (const auto& line : lines_) file << line.dump() << "\n";
-    if (!file)
-      throw Error(
-          ErrorKind::usage,
-          fmt::format("check: {}, got a file that cannot be written, expected one", o_.json));
   }
   return wrong == 0 ? 0 : 1;
 }

@@ -6,12 +6,11 @@
 #include "moe/gather_probe.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/gemm/tensor_map.h"
+#include "json_lines.h"
 #include "moe/buffer.h"
 #include "program.h"
 
@@ -23,7 +22,7 @@ constexpr std::size_t kTokens = 4096, kMostWeight = 256, kMostRows = 256, kTiles
 class Bench {
  public:
   Bench(std::size_t k, std::size_t ctas);
-  nlohmann::json run(const ProbeWay&) const;
+  Json run(const ProbeWay&) const;
 
  private:
   [[nodiscard]] int value(std::size_t row, std::size_t column) const {
@@ -79,7 +78,7 @@ int Bench::wrong(const ProbeWay& way) const {
   return count;
 }
 
-nlohmann::json Bench::run(const ProbeWay& way) const {
+Json Bench::run(const ProbeWay& way) const {
   const auto k = static_cast<std::int64_t>(k_);
   ProbeParams p{};
   p.weight = cuda::rows_map({weight_.data(), kMostWeight, k}, DType::bf16, 128);
@@ -114,18 +113,19 @@ nlohmann::json Bench::run(const ProbeWay& way) const {
           {"wrong", bad}};
 }
 
-int run(const std::vector<std::size_t>& ks, const std::string& json) {
+int run(const std::vector<std::size_t>& ks, const std::string& file) {
   cudaDeviceProp device{};
   cuda::check(cudaGetDeviceProperties(&device, 0), "device");
+  JsonLines json(file, true);
   int bad = 0;
   fmt::print("{}; a step of either shape is 1024 clocks of tensor cores\n", device.name);
   for (const std::size_t k : ks) {
     const Bench bench(k, static_cast<std::size_t>(device.multiProcessorCount));
     for (const ProbeWay& way : probe_ways()) {
-      auto line = bench.run(way);
+      Json line = bench.run(way);
       line["device"] = device.name;
       bad += line["wrong"].get<int>();
-      if (!json.empty()) std::ofstream(json, std::ios::app) << line.dump() << "\n";
+      json.write(line);
     }
   }
   return bad == 0 ? 0 : 1;

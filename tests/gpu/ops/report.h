@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness.h"
+#include "json_lines.h"
 #include "ops/cases.h"
 #include "ops/conformance.h"
 #include "ops/stress.h"

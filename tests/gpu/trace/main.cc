@@ -2,6 +2,8 @@
 // gpu_op_trace: what every SM does in a call of a fused op, beside the product alone. Needs a build
 // with TILELACE_TRACE.
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
 
 #include "comm/cuda/capabilities.h"
 #include "core/check.h"
