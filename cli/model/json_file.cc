@@ -2,6 +2,7 @@
 #include "model/json_file.h"
 
 #include "core/check.h"
+#include "core/read_text.h"
 
 namespace tilelace::model {
 namespace {
@@ -22,14 +23,10 @@ std::string dumped(const nlohmann::json& value) {
 
 nlohmann::json parse_object(std::string_view what, const std::filesystem::path& file,
                             std::string_view text) {
-  const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    require(depth <= kMaxDepth, "{}: {} has JSON nested deeper than {} levels", what, file.string(),
-            kMaxDepth);
-    return true;
-  };
+  const auto limit = nested_at_most(kMaxDepth, fmt::format("{}: {} has JSON", what, file.string()));
   nlohmann::json value;
   try {
-    value = nlohmann::json::parse(text.begin(), text.end(), limit_depth);
+    value = nlohmann::json::parse(text.begin(), text.end(), limit);
   } catch (const nlohmann::json::parse_error& e) {
     raise(ErrorKind::usage, "{}: {}, got a JSON syntax error at byte {}, expected a JSON object",
           what, file.string(), e.byte);

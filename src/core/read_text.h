@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
 
@@ -56,6 +57,15 @@ inline std::string read_text(std::string_view what, const std::filesystem::path&
           done, size);
   require(size > 0, "{}: {} is empty", what, file.string());
   return text;
+}
+
+/// For nlohmann::json::parse: refuses values that are nested deeper than `most` levels, since they
+/// would overflow the stack where they are printed. `where` begins error texts. Errors: usage.
+inline auto nested_at_most(int most, std::string where) {
+  return [most, where = std::move(where)](int depth, auto /*event*/, const auto& /*value*/) {
+    require(depth <= most, "{} nested deeper than {} levels", where, most);
+    return true;
+  };
 }
 
 }  // namespace tilelace

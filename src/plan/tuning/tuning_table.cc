@@ -42,19 +42,14 @@ std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce48
   return hash;
 }
 
-/// Deeper values would overflow the stack where they are printed.
 constexpr int kMostDepth = 16;
 
 json parsed(const std::string& file, const std::string& bytes) {
-  const auto limit_depth = [&](int depth, json::parse_event_t, json&) {
-    require(depth <= kMostDepth, "{}: not a table of `tilelace tune`: nested deeper than {} levels",
-            file, kMostDepth);
-    return true;
-  };
+  const std::string refused = file + ": not a table of `tilelace tune`:";
   try {
-    return json::parse(bytes, limit_depth);
+    return json::parse(bytes, nested_at_most(kMostDepth, refused));
   } catch (const json::exception& e) {
-    raise(ErrorKind::usage, "{}: not a table of `tilelace tune`: {}", file, e.what());
+    raise(ErrorKind::usage, "{} {}", refused, e.what());
   }
 }
 
