@@ -151,8 +151,8 @@ bool has_kernels(const MachineModel& m, const Call& call) {
   const Problem& p = call.problem;
   return own_kernels_run(m) && !row_of(p.op).shares && row_of(p.op).multiplies() &&
          m.links.topology == Topology::all_to_all && p.m > 0 && p.ranks > 1 &&
-         call.local == p.ranks && p.ranks <= schedule::kMaxGpuRanks && p.k % 8 == 0 &&
-         p.total_n() % 8 == 0;
+         call.local == p.ranks && p.ranks <= schedule::kMaxGpuRanks &&
+         p.k % plan::grain_of(p.dtype) == 0 && p.total_n() % plan::grain_of(p.dtype) == 0;
 }
 
 std::vector<Plan> kernel_plans(const MachineModel& m, const Call& call, const Choices& choices) {

@@ -12,8 +12,11 @@ constexpr std::int64_t kMaxExtent = std::int64_t{1} << 40;
 /// Throws a usage error that names the first fault of the problem.
 void check_problem(const Problem&);
 
-/// GPU ranks load and store 16 bytes at once: widths are multiples of so many elements.
-inline std::int64_t grain_of(DType t) { return 16 / static_cast<std::int64_t>(size_of(t)); }
+/// GPU ranks load and store 16 bytes at once: widths are multiples of so many elements, and gate
+/// and up in one weight of twice as many.
+inline std::int64_t grain_of(DType t, bool gated = false) {
+  return (gated ? 32 : 16) / static_cast<std::int64_t>(size_of(t));
+}
 
 /// Bytes of a row of the input, whether it is multiplied or only gathered.
 inline std::int64_t input_row_bytes(const Problem& p) {

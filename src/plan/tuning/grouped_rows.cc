@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <iterator>
 
+#include "plan/base/problem.h"
+
 namespace tilelace::plan {
 namespace {
-
-constexpr std::int64_t kGrain = 8;  ///< widths are multiples of it
 
 GroupedProduct grouped_product_of(const TableFields& row, DType dtype) {
   require(row.whole("ranks") == 1, "{}: ranks: got {}, expected 1: each rank has its own product",
@@ -21,9 +21,9 @@ GroupedProduct grouped_product_of(const TableFields& row, DType dtype) {
                          row.flag("swiglu"), dtype};
   require(p.experts <= kMostMoeExperts, "{}: experts: got {}, expected at most {}", row.where(),
           p.experts, kMostMoeExperts);
-  const std::int64_t grain = p.gated ? 2 * kGrain : kGrain;
-  require(p.n % grain == 0 && p.k % kGrain == 0, "{}: n {}, k {}: expected multiples of {} and {}",
-          row.where(), p.n, p.k, grain, kGrain);
+  const std::int64_t of_n = grain_of(dtype, p.gated), of_k = grain_of(dtype);
+  require(p.n % of_n == 0 && p.k % of_k == 0, "{}: n {}, k {}: expected multiples of {} and {}",
+          row.where(), p.n, p.k, of_n, of_k);
   return p;
 }
 

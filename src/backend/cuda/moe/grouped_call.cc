@@ -11,6 +11,7 @@
 #include "backend/cuda/moe/moe_kernels.h"
 #include "backend/cuda/moe/tile_words.h"
 #include "core/check.h"
+#include "plan/base/problem.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -28,10 +29,12 @@ void check_call(const GroupedGemm& g) {
   const bool gated = g.gating != Gating::one;
   require(g.experts >= 1 && g.experts <= kMostMoeExperts,
           "grouped_gemm: experts: got {}, expected 1 to {}", g.experts, kMostMoeExperts);
-  const int grain = gated ? 16 : 8;
-  require(g.n > 0 && g.n % grain == 0, "grouped_gemm: n: got {}, expected a multiple of {}", g.n,
-          grain);
-  require(g.k > 0 && g.k % 8 == 0, "grouped_gemm: k: got {}, expected a multiple of 8", g.k);
+  const auto require_width = [](const char* name, std::int64_t width, std::int64_t grain) {
+    require(width > 0 && width % grain == 0, "grouped_gemm: {}: got {}, expected a multiple of {}",
+            name, width, grain);
+  };
+  require_width("n", g.n, plan::grain_of(g.dtype, gated));
+  require_width("k", g.k, plan::grain_of(g.dtype));
   require(g.rows >= 0 && g.rows <= kMostInt && g.n <= kMostInt / g.experts && g.k <= kMostInt,
           "grouped_gemm: got rows {}, n {}, k {}, expected each of them, and experts x n, to be at "
           "most 2^31 - 1",
@@ -116,8 +119,8 @@ GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
 GroupedTiling grouped_tiling(const GroupedGemm& g) { return plan::grouped_tiling(product_of(g)); }
 
 void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t stream) {
-  check_call(g);
   const GroupedEntry entry = entry_of(g, tiling);
+  check_call(g);
   if (g.rows == 0) return;
   const GroupedParams params = params_of(g, tiling, tile_word(stream));
   const int cluster = plan::shape_of(tiling).cluster;

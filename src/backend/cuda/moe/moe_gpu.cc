@@ -12,16 +12,18 @@
 #include "backend/cuda/base/element_types.h"
 #include "backend/cuda/moe/moe_kernels.h"
 #include "core/check.h"
+#include "plan/base/problem.h"
 
 namespace tilelace::cuda {
 namespace {
 
 void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t columns, DType dtype,
                   std::initializer_list<const void*> tensors) {
-  require(columns > 0 && columns % 8 == 0, "{}: columns: got {}, expected a multiple of 8", name,
-          columns);
   require(with_element(dtype, [](auto) { return true; }), "{}: dtype: got {}, expected {} on GPUs",
           name, name_of(dtype), names_of_gpu_dtypes());
+  const std::int64_t grain = plan::grain_of(dtype);
+  require(columns > 0 && columns % grain == 0, "{}: columns: got {}, expected a multiple of {}",
+          name, columns, grain);
   for (const void* p : tensors) {
     require(p != nullptr || map.m == 0, "{}: map or rows: got null, expected GPU memory", name);
     require(reinterpret_cast<std::uintptr_t>(p) % 16 == 0,
@@ -29,12 +31,13 @@ void require_rows(const char* name, const schedule::MoeMap& map, std::int64_t co
   }
 }
 
-RowsParams rows_of(const schedule::MoeMap& map, const std::int32_t* words, std::int64_t columns) {
+RowsParams rows_of(const schedule::MoeMap& map, const std::int32_t* words, std::int64_t columns,
+                   DType dtype) {
   RowsParams p{};
   p.row_of = words + map.row_of();
   p.tokens = map.m;
   p.top_k = static_cast<std::int32_t>(map.top_k);
-  p.units = static_cast<std::int32_t>(columns / 8);
+  p.units = static_cast<std::int32_t>(columns / plan::grain_of(dtype));
   return p;
 }
 
@@ -76,7 +79,7 @@ void permute_rows(const PermuteRows& call, cudaStream_t stream) {
   require_rows("permute_rows", call.map, call.columns, call.dtype,
                {call.words, call.from, call.to});
   if (call.map.m == 0) return;
-  RowsParams p = rows_of(call.map, call.words, call.columns);
+  RowsParams p = rows_of(call.map, call.words, call.columns, call.dtype);
   p.from = static_cast<const uint4*>(call.from);
   p.to = static_cast<uint4*>(call.to);
   p.weights = call.weights;
@@ -89,7 +92,7 @@ void sum_slots(const SumSlots& call, cudaStream_t stream) {
   require(reinterpret_cast<std::uintptr_t>(call.add) % 16 == 0,
           "sum_slots: add: got address {}, expected a multiple of 16 bytes", call.add);
   if (call.map.m == 0) return;
-  RowsParams p = rows_of(call.map, call.words, call.columns);
+  RowsParams p = rows_of(call.map, call.words, call.columns, call.dtype);
   p.from = static_cast<const uint4*>(call.rows);
   p.add = static_cast<const uint4*>(call.add);
   p.add_first = call.add_first;
