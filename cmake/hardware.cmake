@@ -1,5 +1,6 @@
 # What the planner knows of an architecture's devices: the machine file that says "plans": NAME has
-# the figures. Keys stand in the order of the members of Hardware (src/plan/base/hardware.h).
+# the figures. Keys stand in the order of the members of Hardware (src/plan/base/hardware.h), and are
+# those of the simulator's machines, too.
 set(hardware_keys
   compute.multiprocessors compute.peak_tflops kernels.efficiency compute.l2_gbps kernels.alone_gbps
   kernels.l2_total_gbps kernels.l2_mb kernels.memory_gbps kernels.worker_memory_gbps kernels.power_tflops
@@ -12,6 +13,11 @@ function(write_hardware_values out)
   file(GLOB machines CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/machines/*.json)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${machines})
   set(rows "")
+  set(members "")
+  foreach(key IN LISTS hardware_keys)
+    string(REGEX REPLACE ".*[.]" "" name ${key})
+    string(APPEND members "    .${name} = m.${key},\n")
+  endforeach()
   foreach(machine IN LISTS machines)
     file(READ ${machine} text)
     string(JSON architecture ERROR_VARIABLE none GET "${text}" plans)
@@ -35,6 +41,13 @@ function(write_hardware_values out)
 namespace tilelace::plan {
 
 ${rows}
+/// The figures of a machine that has them by the keys of machines/*.json.
+template <class Model>
+Hardware figures_of(const Model& m) {
+  return {
+${members}  };
+}
+
 }  // namespace tilelace::plan
 ")
 endfunction()

@@ -8,6 +8,7 @@
 
 #include "core/architecture.h"
 #include "core/check.h"
+#include "hardware_values.h"
 #include "plan/base/expert_product.h"
 #include "plan/collectives/expert_collectives.h"
 #include "plan/gemm/gemm_cost.h"
@@ -167,32 +168,7 @@ GroupedTime grouped_time(const plan::Hardware& h, const GroupedProduct& p,
   return t;
 }
 
-plan::Hardware hardware_of(const MachineModel& m) {
-  return {.multiprocessors = m.compute.multiprocessors,
-          .peak_tflops = m.compute.peak_tflops,
-          .efficiency = m.kernels.efficiency,
-          .l2_gbps = m.compute.l2_gbps,
-          .alone_gbps = m.kernels.alone_gbps,
-          .l2_total_gbps = m.kernels.l2_total_gbps,
-          .l2_mb = m.kernels.l2_mb,
-          .memory_gbps = m.kernels.memory_gbps,
-          .worker_memory_gbps = m.kernels.worker_memory_gbps,
-          .power_tflops = m.kernels.power_tflops,
-          .power_l2_gbps = m.kernels.power_l2_gbps,
-          .power_memory_gbps = m.kernels.power_memory_gbps,
-          .fixed_us = m.kernels.fixed_us,
-          .worker_flag_us = m.kernels.worker_flag_us,
-          .step_us = m.kernels.step_us,
-          .tile_us = m.kernels.tile_us,
-          .call_us = m.kernels.call_us,
-          .push_gbps = m.links.push_gbps,
-          .mesh_gbps = m.links.mesh_gbps,
-          .pull_gbps = m.links.pull_gbps,
-          .store_gbps = m.links.store_gbps,
-          .fetch_gbps = m.kernels.fetch_gbps,
-          .copy_us = m.links.copy_us,
-          .flag_us = m.links.flag_us};
-}
+plan::Hardware hardware_of(const MachineModel& m) { return plan::figures_of(m); }
 
 double LayerTime::first_us() const {
   return of(LayerPass::gather) + of(LayerPass::map) + of(LayerPass::permute) + of(LayerPass::up);
