@@ -11,10 +11,10 @@
 
 namespace tilelace::comm {
 
-std::vector<int> Rendezvous::missing() const {
+std::vector<int> Rendezvous::missing(std::uint64_t given_up) const {
   std::vector<int> ranks;
   for (std::size_t r = 0; r < seats_.size(); ++r)
-    if (!seats_[r].taken) ranks.push_back(static_cast<int>(r));
+    if (!seats_[r].taken && seats_[r].gave_up <= given_up) ranks.push_back(static_cast<int>(r));
   return ranks;
 }
 
@@ -25,7 +25,7 @@ std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std
   Seat& seat = seats_[static_cast<std::size_t>(rank)];
   require(!seat.taken, "{}: rank {} is already in a call of {}: make one call at a time", op, rank,
           seat.op);
-  seat = {true, std::string(op), std::move(part)};
+  seat = {true, std::string(op), std::move(part), 0};
   if (missing().empty()) {
     close_round(finish);
   } else {
@@ -33,6 +33,7 @@ std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std
       await(lock, op, deadline, check);
     } catch (...) {
       seat = {};
+      seat.gave_up = ++given_up_;
       throw;
     }
   }
@@ -45,13 +46,17 @@ std::shared_ptr<const Round> Rendezvous::meet(int rank, std::string_view op, std
 void Rendezvous::await(std::unique_lock<std::mutex>& lock, std::string_view op,
                        const Deadline& deadline, const Check& check) {
   const std::uint64_t mine = generation_;
+  const std::uint64_t given_up = given_up_;
   while (generation_ == mine) {
-    const std::vector<int> absent = missing();
-    check(absent);
-    if (deadline.passed())
+    check(missing());
+    if (deadline.passed()) {
+      // Others whose time was over first did come, but for who came when they had left.
+      std::vector<int> absent = missing(given_up);
+      if (absent.empty()) absent = missing();
       throw Failure(ErrorKind::timeout, absent.front(),
                     fmt::format("{}: {} did not come within {:.3g} s", op, ranks_text(absent),
                                 deadline.waited_s()));
+    }
     changed_.wait_for(lock, std::chrono::milliseconds(deadline.slice_ms()));
   }
 }

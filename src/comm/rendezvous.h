@@ -43,6 +43,7 @@ class Rendezvous {
     bool taken = false;
     std::string op;
     std::string part;
+    std::uint64_t gave_up = 0;  ///< the how-manieth rank to stop waiting this one was
   };
   struct Outcome {
     std::shared_ptr<const Round> round;
@@ -52,14 +53,17 @@ class Rendezvous {
   void close_round(const Finish& finish);
   void await(std::unique_lock<std::mutex>& lock, std::string_view op, const Deadline& deadline,
              const Check& check);
-  [[nodiscard]] std::vector<int> missing() const;
+  /// Those who are not here. Of those who stopped waiting, the first `given_up` ones alone.
+  [[nodiscard]] std::vector<int> missing(std::uint64_t given_up = kAll) const;
 
+  static constexpr std::uint64_t kAll = ~std::uint64_t{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Seat> seats_;
   std::uint64_t generation_ = 0;
-  Outcome last_;            ///< released by the last thread that reads it
-  std::size_t unread_ = 0;  ///< threads that still have to read last_
+  std::uint64_t given_up_ = 0;  ///< ranks that stopped waiting
+  Outcome last_;                ///< released by the last thread that reads it
+  std::size_t unread_ = 0;      ///< threads that still have to read last_
 };
 
 }  // namespace tilelace::comm

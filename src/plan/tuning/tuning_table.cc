@@ -34,7 +34,7 @@ using nlohmann::json;
 constexpr std::string_view kSchema = "tilelace.tuning/1";
 /// Raised where kernels of the same tiles take so much more or less that earlier times say nothing.
 constexpr int kGeneration = 1;
-constexpr int kGroupedGeneration = 3;  ///< of products grouped by expert
+constexpr int kGroupedGeneration = 4;  ///< of products grouped by expert
 
 /// FNV-1a.
 std::uint64_t digest_of(std::string_view bytes, std::uint64_t hash = 0xcbf29ce484222325ULL) {
