@@ -19,7 +19,7 @@ def expert_layers():
 def expert_products():
     """torch._grouped_mm over grouped_gemm, up and down; and ours over an equal dense product of cuBLASLt."""
     key = lambda r: (r["model"], r["m"], r.get("side"), r["form"], r.get("routing", "uniform"))
-    rows = records("nvidia-h100/moe.jsonl", lambda r: key(r) if "form" in r else r["pass"])
+    rows = records("nvidia-h200/moe.jsonl", lambda r: key(r) if "form" in r else r["pass"])
     ours = {k[:3]: r["us"] for k, r in rows.items() if k[4:] == ("uniform",) and r.get("taken")}
     ms, lines = sorted({m for _, m, _ in ours}), []
     for model in dict.fromkeys(name for name, *_ in ours):
