@@ -6,5 +6,4 @@ if(TARGET tilelace_model)
     ${CMAKE_CURRENT_LIST_DIR}/model_safetensors_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/model_checkpoint_test.cc ${CMAKE_CURRENT_LIST_DIR}/model_shard_test.cc
     LIBS tilelace_model)
-  target_include_directories(model_test PRIVATE ${PROJECT_SOURCE_DIR}/tests/gpu)
 endif()

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "gemm/rows.h"
+#include "gpu/gemm/rows.h"
 #include "model/config.h"
 #include "model_fixture.h"
 

@@ -2,9 +2,9 @@
 // The experts of models, from their configs.
 #include <gtest/gtest.h>
 
+#include "gpu/moe/models.h"
 #include "model/experts.h"
 #include "model_fixture.h"
-#include "moe/models.h"
 
 namespace tilelace::model {
 namespace {
