@@ -43,7 +43,7 @@ class Rendezvous {
     bool taken = false;
     std::string op;
     std::string part;
-    std::uint64_t gave_up = 0;  ///< the how-manieth rank to stop waiting this one was
+    std::uint64_t gave_up = 0;  ///< 0, or the number of ranks that had stopped waiting, with it
   };
   struct Outcome {
     std::shared_ptr<const Round> round;
