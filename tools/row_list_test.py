@@ -57,7 +57,7 @@ def main():
     for row in read(ROOT / "benchmarks" / "rows" / "users.txt"):
         expect(row.name, (row.n, row.k), layer_of(row.model, row.layer))
     for file in (CONFIGS / "moe").glob("*.json"):
-        expect(file.name, len(experts(file.stem)), 4)
+        expect(file.name, [size > 0 for size in experts(file.stem)], 4 * [True])
     fresh = {row.key for row in read(ROOT / "benchmarks" / "rows" / "fresh.txt")}
     expect("rows of both", fresh & {row.key for row in read(ROOT / "benchmarks" / "rows" / "users.txt")}, set())
     print("row_list_test: ok")

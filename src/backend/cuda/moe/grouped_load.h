@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two warps of the grouped product. One warp loads operands into the ring in shared memory; the
-// other warp describes tiles for the warpgroups that multiply.
+// Two warps of the grouped product. One warp describes tiles, for the other warp, which loads their
+// operands into the ring in shared memory, and for the warpgroups that multiply.
 #pragma once
 #include "backend/cuda/moe/grouped_deal.h"
 

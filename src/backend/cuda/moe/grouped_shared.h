@@ -9,8 +9,7 @@
 
 namespace tilelace::cuda {
 
-// Just ahead enough to hide listing: tiles that are taken early leave other clusters idle at the
-// end.
+// Just enough to hide listing: tiles that are taken early leave other clusters idle at the end.
 constexpr int kGroupedSlots = 3;  ///< tiles that are listed and not yet stored
 constexpr int kDealt = 1;         ///< the most tiles dealt to a cluster before they are listed
 constexpr int kStagedChunks = 2;  ///< of a group: one is filled while the other is stored
