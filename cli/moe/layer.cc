@@ -78,7 +78,9 @@ void refuse_options(const CLI::App& command, std::span<const char* const> names,
 }
 
 void add_expert_options(CLI::App& command, MoeRequest& request) {
-  command.add_option("--experts", request.experts, "Mixtures of experts: how many")
+  command
+      .add_option("--experts", request.experts,
+                  "Mixtures of experts: how many; --n is the inner width, --k the hidden width")
       ->check(whole_between(1, 1 << 20));
   command.add_option("--top-k", request.top_k, "Mixtures of experts: choices of a token")
       ->check(whole_between(1, 1 << 20));

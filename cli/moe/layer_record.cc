@@ -3,6 +3,7 @@
 
 #include "commit.h"
 #include "machine.h"
+#include "plan/base/expert_product.h"
 #include "row.h"
 
 namespace tilelace::cli {
@@ -37,6 +38,21 @@ std::string moe_record(const MoeWork& work, const MoeTimes& t) {
   r["samples"] = t.us.size();
   r["verified"] = work.check ? Json(t.complaint.empty()) : Json();
   r["device"] = gpus ? work.gpus.name : device_name();
+  r["driver"] = or_null(work.gpus.driver);
+  return r.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string tiles_record(const MoeWork& work, const TunedExperts& row) {
+  Json r = layer_json(work, "grouped_gemm", row.m);
+  const plan::GroupedProduct p = plan::expert_product(work.layer, row.m, row.first);
+  r["product"] = row.first ? "up" : "down";
+  r["rows"] = p.rows, r["rank_n"] = p.n, r["rank_k"] = p.k, r["gated"] = p.gated;
+  r["rule"] = plan::shape_of(plan::grouped_tiling(p)).name;
+  r["rule_us"] = row.rule_us > 0 ? Json(row.rule_us) : Json();
+  r["candidates"] = Json::array();
+  for (const TimedTiles& t : row.timed)
+    r["candidates"].push_back({{"tiles", t.tiles}, {"us", t.us}});
+  r["device"] = work.gpus.name;
   r["driver"] = or_null(work.gpus.driver);
   return r.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -6,6 +6,7 @@
 
 #include "json_values.h"
 #include "moe/measure.h"
+#include "tilelace/tune.h"
 
 namespace tilelace::cli {
 
@@ -13,5 +14,7 @@ namespace tilelace::cli {
 Json layer_json(const MoeWork&, const std::string& op, std::int64_t m);
 /// The record of a measured layer.
 std::string moe_record(const MoeWork&, const MoeTimes&);
+/// The record of a product of experts, with all kinds of tiles that were timed.
+std::string tiles_record(const MoeWork&, const TunedExperts&);
 
 }  // namespace tilelace::cli

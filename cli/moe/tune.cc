@@ -11,7 +11,9 @@
 #include "json_values.h"
 #include "machine.h"
 #include "model/experts.h"
+#include "moe/layer_record.h"
 #include "plan/base/expert_product.h"
+#include "record.h"
 #include "table.h"
 #include "text_width.h"
 #include "tilelace/tune.h"
@@ -20,7 +22,7 @@ namespace tilelace::cli {
 namespace {
 
 /// Of plans of other ops.
-constexpr const char* kNotOfTiles[] = {"--candidates", "--no-check", "--json"};
+constexpr const char* kNotOfTiles[] = {"--candidates", "--no-check"};
 /// A layer's: both have the same products.
 constexpr const char* kLayerOp = "moe_rs";
 
@@ -41,14 +43,16 @@ MoeWork tuned_work(const MoeSizes& sizes, const MoeRequest& request, const Sessi
 
 std::string text_of(const TunedExperts& row) {
   Json j;
-  j["m"] = row.m, j["first"] = row.first, j["tiles"] = row.tiles;
-  j["us"] = row.us, j["rule_us"] = row.rule_us, j["plans"] = row.plans;
+  j["m"] = row.m, j["first"] = row.first, j["rule_us"] = row.rule_us, j["timed"] = Json::array();
+  for (const TimedTiles& t : row.timed) j["timed"].push_back({t.tiles, t.us});
   return j.dump();
 }
 
 TunedExperts tuned_of(const std::string& text) {
   const Json j = Json::parse(text);
-  return {j["m"], j["first"], j["tiles"], j["us"], j["rule_us"], j["plans"]};
+  TunedExperts row{j["m"], j["first"], {}, j["rule_us"]};
+  for (const Json& t : j["timed"]) row.timed.push_back({t[0], t[1]});
+  return row;
 }
 
 Table tiles_table() {
@@ -96,13 +100,18 @@ class TilesTuning {
 
   int run(const SessionOptions& session) {
     file_.write();
-    const bool shows = !session.quiet && !work_.sizes.empty();
+    const bool shows = !session.quiet && session.json != "-" && !work_.sizes.empty();
+    RecordFile records(session.json, true);  // as the table goes on
     if (shows) fmt::print("\n{}\n", table_.header());
     if (!work_.sizes.empty())
-      run_ranks(
-          {work_.ranks, false, group_options(session)},
-          [&](Communicator& c, const Send& send) { tune_sizes(work_, request_, c, send); },
-          {[&](int /*rank*/, const std::string& text) { take(tuned_of(text), shows); }, [] {}});
+      run_ranks({work_.ranks, false, group_options(session)},
+                [&](Communicator& c, const Send& send) { tune_sizes(work_, request_, c, send); },
+                {[&](int /*rank*/, const std::string& text) {
+                   const TunedExperts row = tuned_of(text);
+                   records.write(tiles_record(work_, row));
+                   take(row, shows);
+                 },
+                 [] {}});
     if (shows) fmt::print("\n{}", table_.legend());
     tally_.print(2 * std::ssize(work_.sizes), file_, request_.out);
     return kDone;
@@ -115,14 +124,16 @@ class TilesTuning {
 
   void take(const TunedExperts& row, bool shows) {
     const plan::GroupedProduct p = product(row.m, row.first);
-    file_.put(p, row.tiles, {row.us, row.rule_us, row.plans});
+    const TimedTiles& best = row.timed.front();
+    file_.put(p, best.tiles, {best.us, row.rule_us, row.timed.size()});
     file_.write();
-    tally_.add(row.us, row.rule_us);
+    tally_.add(best.us, row.rule_us);
     if (!shows) return;
-    fmt::print("{}\n", table_.line({row.first ? "up" : "down", fmt::format("{}", row.m),
-                                    fmt::format("{:.1f}", static_cast<double>(p.rows) /
-                                                              static_cast<double>(p.experts)),
-                                    show_us(row.us), show_gain(row.us, row.rule_us), row.tiles}));
+    fmt::print("{}\n",
+               table_.line({row.first ? "up" : "down", fmt::format("{}", row.m),
+                            fmt::format("{:.1f}", static_cast<double>(p.rows) /
+                                                      static_cast<double>(p.experts)),
+                            show_us(best.us), show_gain(best.us, row.rule_us), best.tiles}));
     std::fflush(stdout);
   }
 

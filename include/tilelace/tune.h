@@ -33,14 +33,18 @@ struct TunedProblem {
   std::size_t plans = 0;    ///< number of plans that were timed
 };
 
+/// A kind of tiles for a product of experts, and the time of a product with it.
+struct TimedTiles {
+  std::string tiles;  ///< name, as `tilelace plan` prints it
+  double us = 0;      ///< on the slowest rank
+};
+
 /// The fastest tiles for one of the two products of a layer of experts, and the times.
 struct TunedExperts {
-  std::int64_t m = 0;     ///< tokens of all ranks
-  bool first = true;      ///< true: the layer's first product; false: its second product
-  std::string tiles;      ///< name of the tiles, as `tilelace plan` prints it
-  double us = 0;          ///< time of a product on the slowest rank
-  double rule_us = 0;     ///< measured time of the tiles that calls use without a table
-  std::size_t plans = 0;  ///< number of kinds of tiles that were timed
+  std::int64_t m = 0;             ///< tokens of all ranks
+  bool first = true;              ///< true: the layer's first product; false: its second product
+  std::vector<TimedTiles> timed;  ///< all kinds that were timed, the fastest first
+  double rule_us = 0;  ///< measured time of the tiles that calls use without a table; 0: not timed
 };
 
 /// What tune() or tune_experts() found; equal on every rank.

@@ -184,15 +184,15 @@ std::optional<FoundTiles> TuneSession::tune(const AskedTiles& asked, double seco
     }});
   const plan::Halving found = timed(calls, seconds);
   const std::size_t best = found.times.front().index;
-  const char* const tiles = plan::shape_of(all[best]).name;
-  check(
-      *operands, calls[best].run,
-      fmt::format("{} of {} tokens: tiles {}", asked.first ? "ag_moe" : "moe_rs", asked.m, tiles));
+  std::vector<TimedTiles> times;
+  for (const plan::CallTime& t : found.times)
+    times.push_back({plan::shape_of(all[t.index]).name, t.us});
+  check(*operands, calls[best].run,
+        fmt::format("{} of {} tokens: tiles {}", asked.first ? "ag_moe" : "moe_rs", asked.m,
+                    times.front().tiles));
   if (!steady(found, why)) return std::nullopt;
-  return FoundTiles{product,
-                    all[best],
-                    {asked.m, asked.first, tiles, found.times.front().us, us_of_first(found),
-                     found.times.size()}};
+  return FoundTiles{
+      product, all[best], {asked.m, asked.first, std::move(times), us_of_first(found)}};
 }
 
 plan::Halving TuneSession::timed(std::vector<TimedCall>& all, double seconds) {

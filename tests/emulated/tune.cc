@@ -220,8 +220,11 @@ void experts(const std::string& file) {
     o.force = true;
     const TuneResult result = tune_experts(c, layer, sizes, o);
     expect(result.experts.size() == 2 && result.left == 0, "both products of one size");
-    for (const TunedExperts& row : result.experts)
-      expect(row.us > 0 && row.plans > 0 && plan::tiling_named(row.tiles), "tiles and a time");
+    for (const TunedExperts& row : result.experts) {
+      expect(!row.timed.empty() && row.timed.front().us > 0, "tiles and a time");
+      for (const TimedTiles& t : row.timed)
+        expect(t.us >= row.timed.front().us && plan::tiling_named(t.tiles), "the fastest first");
+    }
     expect(result.experts[0].first && !result.experts[1].first, "the first half first");
     for (const bool first : {true, false})
       expect(plan::choose_tiles(plan::expert_product(layer, kTokens, first), c.machine())

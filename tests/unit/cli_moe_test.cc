@@ -72,5 +72,25 @@ TEST(CliMoe, TimesTravelAndAreRecorded) {
   EXPECT_TRUE(r["model"].is_null());
 }
 
+TEST(CliMoe, ARecordOfTilesHasTheProductOfARankAndAllTimes) {
+  MoeWork work;
+  work.ranks = 2;
+  work.layer = layer();
+  const auto r = nlohmann::json::parse(
+      tiles_record(work, {100, true, {{"many", 5}, {"brief", 6}, {"few", 7}}, 7}));
+  EXPECT_EQ(r["op"], "grouped_gemm");
+  EXPECT_EQ(r["product"], "up");
+  EXPECT_EQ(r["rows"], 400);
+  EXPECT_EQ(r["rank_n"], 32);  // gates and ups
+  EXPECT_EQ(r["rank_k"], 16);
+  EXPECT_EQ(r["rule_us"], 7);
+  EXPECT_EQ(r["candidates"].size(), 3U);
+  EXPECT_EQ(r["candidates"][1]["tiles"], "brief");
+  EXPECT_EQ(r["candidates"][1]["us"], 6);
+  const auto untimed = nlohmann::json::parse(tiles_record(work, {100, false, {{"few", 7}}, 0}));
+  EXPECT_EQ(untimed["product"], "down");
+  EXPECT_TRUE(untimed["rule_us"].is_null());
+}
+
 }  // namespace
 }  // namespace tilelace::cli

@@ -17,6 +17,7 @@
 
 #include "places.h"
 #include "plan/gpu/kernel_choice.h"
+#include "plan/grouped_product.h"
 #include "plan/tuning/tuning_table.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
@@ -236,6 +237,32 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
     // The farthest behind is a gemm_ar of 256 rows, whose wave by columns is predicted too fast.
     EXPECT_LE(predicted.worst_timed, 0.23);
   }
+}
+
+/// The rule's tiles, which calls take without a table.
+TEST(PlanRegret, OfTilesOfExpertsIsSmall) {
+  std::ifstream in(in_source_tree("benchmarks/nvidia-h200/moe.tune.jsonl"));
+  double sum = 0, worst = 0;
+  int products = 0;
+  for (std::string line; std::getline(in, line); ++products) {
+    const json r = json::parse(line);
+    const GroupedProduct p{r.at("rows"),   r.at("rank_n"),
+                           r.at("rank_k"), r.at("experts"),
+                           r.at("gated"),  *dtype_named(r.at("dtype").get<std::string>())};
+    std::map<std::string, double> us;
+    for (const json& c : r.at("candidates")) us.emplace(c.at("tiles"), c.at("us"));
+    ASSERT_EQ(us.size(), std::size(kGroupedTilings)) << line;
+    const double behind =
+        us.at(shape_of(grouped_tiling(p)).name) / r.at("candidates").at(0).at("us").get<double>() -
+        1;
+    sum += behind;
+    worst = std::max(worst, behind);
+  }
+  fmt::print("rule of tiles: {} products, {:.2f} % behind in the mean, {:.1f} % at most\n",
+             products, 100 * sum / products, 100 * worst);
+  ASSERT_GE(products, 100);
+  EXPECT_LE(sum / products, 0.01);
+  EXPECT_LE(worst, 0.04);
 }
 
 }  // namespace
