@@ -40,9 +40,10 @@ void TuningFile::put(const Problem& p, const Plan& plan, TunedTimes times) {
   table_.put(p, plan, times);
 }
 
-void TuningFile::put(const plan::GroupedProduct& p, const std::string& tiles, TunedTimes times) {
+void TuningFile::put(const plan::GroupedProduct& p, const plan::GroupedShape& tiles,
+                     TunedTimes times) {
   times.commit = built_commit();
-  table_.put(p, plan::tiling_named(tiles).value(), times);
+  table_.put(p, tiles, times);
 }
 
 std::size_t TuningFile::merge(const std::filesystem::path& other) {

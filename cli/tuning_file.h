@@ -37,8 +37,8 @@ class TuningFile {
   [[nodiscard]] bool has(const plan::GroupedProduct& p) const { return table_.has(p); }
   /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, TunedTimes);
-  /// The same for a product of experts; `tiles`: the name of the fastest tile shape.
-  void put(const plan::GroupedProduct&, const std::string& tiles, TunedTimes);
+  /// The same for a product of experts, with its fastest tiles.
+  void put(const plan::GroupedProduct&, const plan::GroupedShape& tiles, TunedTimes);
   /// Adds the rows of `other` whose problems this table lacks. Returns the number of added rows.
   /// Errors: usage (not a table, or one for other GPUs or kernels).
   std::size_t merge(const std::filesystem::path& other);

@@ -100,6 +100,7 @@ OWN = [
     ("architecture", "src/core/architecture.h", ALL, "the table"),
     ("architecture", "src/plan/gemm/architecture_plans.cc", ALL, "its tiles and their cost"),
     ("architecture", "src/backend/cuda/gemm/architecture_kernels.cc", ALL, "its kernels"),
+    ("architecture", "src/backend/cuda/moe/architecture_grouped.cc", ALL, "its kernels of experts"),
     ("architecture", "src/backend/cuda/kernels/sm90/*", ALL, "its room"),
     ("architecture", "src/backend/cuda/CMakeLists.txt", ALL, "builds its room"),
     ("architecture", "cmake/kernel_lists.cmake", ALL, "builds its room"),

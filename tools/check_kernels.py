@@ -104,7 +104,7 @@ def objects_of(build):
         if entry["file"].endswith(".cu"):
             output = shlex.split(entry["command"])
             path = build / output[output.index("-o") + 1]  # of a folder that was moved, too
-            objects[path] = re.search(r"/kernels/sm90/\w+\.cu$", entry["file"]) is not None
+            objects[path] = re.search(r"/kernels/sm90/(?!grouped_)\w+\.cu$", entry["file"]) is not None
     return objects
 
 

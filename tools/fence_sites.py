@@ -125,7 +125,8 @@ def mark(file, text):
 
 def all_sites():
     cuda = Path(__file__).resolve().parent.parent / "src/backend/cuda"
-    files = [*cuda.glob("device/*.h"), *cuda.glob("kernels/*.h"), *cuda.glob("kernels/*/*.h"), *cuda.glob("moe/*.h"),
+    files = [*cuda.glob("device/*.h"), *cuda.glob("kernels/*.h"), *cuda.glob("kernels/*/*.h"),
+             *cuda.glob("kernels/*/*.cu"),
              *(f for f in cuda.glob("*/*.cu") if f.parent.name not in ("measure", "kernels"))]
     return [s for f in sorted(files, key=lambda f: (f.parent.name, f.name))
             for s in sites_of(f.name, f.read_text(encoding="utf-8"))]

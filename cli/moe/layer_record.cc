@@ -4,6 +4,7 @@
 #include "commit.h"
 #include "machine.h"
 #include "plan/base/expert_product.h"
+#include "plan/gemm/architecture_plans.h"
 #include "row.h"
 
 namespace tilelace::cli {
@@ -47,7 +48,7 @@ std::string tiles_record(const MoeWork& work, const TunedExperts& row) {
   const plan::GroupedProduct p = plan::expert_product(work.layer, row.m, row.first);
   r["product"] = row.first ? "up" : "down";
   r["rows"] = p.rows, r["rank_n"] = p.n, r["rank_k"] = p.k, r["gated"] = p.gated;
-  r["rule"] = plan::shape_of(plan::grouped_tiling(p)).name;
+  r["rule"] = plan::plans_of(work.gpus.architecture).grouped.rule(p).name;
   r["rule_us"] = row.rule_us > 0 ? Json(row.rule_us) : Json();
   r["candidates"] = Json::array();
   for (const TimedTiles& t : row.timed)

@@ -10,6 +10,7 @@
 #include "op/moe_room.h"
 #include "plan/base/expert_product.h"
 #include "plan/collectives/expert_collectives.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/tuning/tuned_tiles.h"
 #include "session.h"
 #include "text_width.h"
@@ -28,7 +29,9 @@ Machine machine_of(const MoePlanning& o) {
   machine.architecture = parse_architecture(o.architecture, group.device);
   require(group.device == Device::cuda || o.tuning.empty(),
           "--tuning: GPU ranks only, add --backend cuda");
-  if (group.device == Device::cuda) take_tables(o.tuning, o.ranks, machine);
+  if (group.device != Device::cuda) return machine;
+  plan::grouped_plans_of("plan", machine.architecture);
+  take_tables(o.tuning, o.ranks, machine);
   return machine;
 }
 
@@ -77,9 +80,8 @@ class HalfPlan {
       cli::print_part("tiles", "one expert after the other, on the calling thread");
       return;
     }
-    const auto [tiling, reason] = plan::choose_tiles(p, machine_);
-    const auto& shape = plan::shape_of(tiling);
-    const auto tiles = plan::grouped_tiles(p, tiling);
+    const auto [shape, reason] = plan::choose_tiles(p, machine_);
+    const auto tiles = plan::grouped_tiles(p, shape);
     cli::print_part("tiles",
                     fmt::format("{}: up to {} rows x {} columns{}, {} across; {} high are walked "
                                 "under the same columns",

@@ -14,12 +14,8 @@ using sim::LayerPass;
 double padding_of(const sim::GroupedTime& t) { return t.rows > 0 ? t.computed_rows / t.rows : 1; }
 
 Json product_json(const sim::GroupedTime& t) {
-  return {{"tiles", plan::shape_of(t.tiling).name},
-          {"padding", padding_of(t)},
-          {"bound", sim::name_of(t.bound())},
-          {"tiles_us", t.tiles_us},
-          {"l2_us", t.l2_us},
-          {"memory_us", t.memory_us},
+  return {{"tiles", t.shape.name},  {"padding", padding_of(t)}, {"bound", sim::name_of(t.bound())},
+          {"tiles_us", t.tiles_us}, {"l2_us", t.l2_us},         {"memory_us", t.memory_us},
           {"power_us", t.power_us}};
 }
 

@@ -13,6 +13,7 @@
 #include "model/experts.h"
 #include "moe/layer_record.h"
 #include "plan/base/expert_product.h"
+#include "plan/gemm/architecture_plans.h"
 #include "record.h"
 #include "table.h"
 #include "text_width.h"
@@ -35,6 +36,7 @@ MoeWork tuned_work(const MoeSizes& sizes, const MoeRequest& request, const Sessi
           plan::kMostMoeExperts);
   work.device = Device::cuda;
   work.gpus = gpu_facts();
+  plan::grouped_plans_of("tune", work.gpus.architecture);
   check_gpu_options(s, work.gpus);
   std::ranges::sort(work.sizes);
   work.sizes.erase(std::unique(work.sizes.begin(), work.sizes.end()), work.sizes.end());
@@ -125,7 +127,8 @@ class TilesTuning {
   void take(const TunedExperts& row, bool shows) {
     const plan::GroupedProduct p = product(row.m, row.first);
     const TimedTiles& best = row.timed.front();
-    file_.put(p, best.tiles, {best.us, row.rule_us, row.timed.size()});
+    const plan::GroupedPlans& plans = plan::plans_of(work_.gpus.architecture).grouped;
+    file_.put(p, *plans.find(best.tiles), {best.us, row.rule_us, row.timed.size()});
     file_.write();
     tally_.add(best.us, row.rule_us);
     if (!shows) return;

@@ -72,8 +72,9 @@ struct GroupedGemmArgs {
 /// tensors: computed on the calling thread; blocking. GPU tensors: bf16 and fp16, at most 1024
 /// experts, enqueued on args.stream. May be captured; a replay reads `begins` anew and must not
 /// overlap with another replay of the same captured call.
-/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (a wrong argument; for CPU
-/// tensors also `begins` that do not ascend and `sources` that name no scale).
+/// Alignment: 16 bytes (TensorView). Traffic: none. Errors: usage (a wrong argument; a GPU
+/// without kernels for it; for CPU tensors also `begins` that do not ascend and `sources` that name
+/// no scale).
 void grouped_gemm(const GroupedGemmArgs&);
 
 /// The sizes and options of a layer: equal on every rank, except `inner`, `first` and `here`.
@@ -148,7 +149,8 @@ struct MoeReduceArgs {
 /// nothing, except that CPU ranks pack weights in each call. May be repeated for other layers:
 /// graphs stay valid, and the memory that they use is kept. Collective; local if staging is ready.
 /// Memory per rank: (m + m * top_k) * hidden elements, 8 * m * top_k bytes, and what
-/// prepare_collectives takes. Errors: usage, system, peer, timeout.
+/// prepare_collectives takes. Errors: usage (also GPUs without kernels for experts), system, peer,
+/// timeout.
 void prepare_moe(Communicator&, const MoeLayer&);
 /// Replaces a prepare_moe that this rank cannot make: the peers get a usage error with this reason
 /// instead of waiting. Collective, like the replaced call. Errors: peer, timeout.

@@ -137,7 +137,7 @@ void Communicator::Impl::keep(const TunedProblem& row) {
 
 void Communicator::Impl::keep(const op::FoundTiles& found) {
   const TunedExperts& row = found.row;
-  tuning.put(found.product, found.tiling,
+  tuning.put(found.product, found.shape,
              {row.timed.front().us, row.rule_us, row.timed.size(), TILELACE_VERSION_STRING});
   backend->take_tuning(tuning.table());
 }

@@ -87,9 +87,9 @@ void KeptTuning::put(const Problem& p, const Plan& plan, const plan::TunedTimes&
   kept();
 }
 
-void KeptTuning::put(const plan::GroupedProduct& p, plan::GroupedTiling tiling,
+void KeptTuning::put(const plan::GroupedProduct& p, const plan::GroupedShape& shape,
                      const plan::TunedTimes& times) {
-  rows_->put(p, tiling, times);
+  rows_->put(p, shape, times);
   kept();
 }
 

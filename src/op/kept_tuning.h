@@ -28,7 +28,7 @@ class KeptTuning {
   /// Keeps a row, which must be equal on all ranks. If there is a cache, rank 0 writes the row into
   /// it and keeps rows that other programs wrote there meanwhile. A failed write is logged once.
   void put(const Problem&, const Plan&, const plan::TunedTimes&);
-  void put(const plan::GroupedProduct&, plan::GroupedTiling, const plan::TunedTimes&);
+  void put(const plan::GroupedProduct&, const plan::GroupedShape&, const plan::TunedTimes&);
   /// The text of a tuning file: the rows that this program tuned and those of the cache.
   [[nodiscard]] std::string text() const { return rows_ ? rows_->text() : ""; }
 

@@ -15,6 +15,7 @@
 #include "op/impl.h"
 #include "op/moe_checks.h"
 #include "plan/collectives/collective.h"
+#include "plan/gemm/architecture_plans.h"
 
 namespace tilelace {
 namespace {
@@ -197,6 +198,7 @@ void prepare_moe(Communicator& c, const MoeLayer& layer) {
     std::string refusal;
     try {
       op::check_layer(kPrepare, layer);
+      if (!on_host(impl)) plan::grouped_plans_of(kPrepare, impl.backend->machine().architecture);
     } catch (const Error& e) {
       refusal = e.what();
     }

@@ -23,6 +23,7 @@
 #include "op/tune_session.h"
 #include "plan/base/expert_product.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/gpu_plan.h"
 #include "plan/tuning/tuned_plan.h"
 #include "plan/tuning/tuned_tiles.h"
@@ -49,8 +50,10 @@ void check_problems(const Communicator::Impl& impl, std::span<const Problem> pro
   }
 }
 
-void check_experts(const MoeLayer& layer, std::span<const std::int64_t> sizes) {
+void check_experts(const Machine& machine, const MoeLayer& layer,
+                   std::span<const std::int64_t> sizes) {
   constexpr std::string_view kName = "tune_experts";
+  plan::grouped_plans_of(kName, machine.architecture);
   op::check_layer(kName, layer);
   require(row_of(layer.dtype).on_gpus, "{}: dtype: got {}, expected {}", kName,
           name_of(layer.dtype), names_of_gpu_dtypes());
@@ -164,7 +167,7 @@ TuneResult tune_experts(Communicator& c, const MoeLayer& layer, std::span<const 
   Communicator::Impl& impl = c.impl();
   return tuned(impl, [&](TuneResult& result) {
     agree(impl, options, [&] {
-      check_experts(layer, sizes);
+      check_experts(impl.backend->machine(), layer, sizes);
       return fmt::format("\n{}, inner {}, {} experts on this rank, {} tokens",
                          op::words_of(layer, layer.m), layer.inner, op::experts_here(layer),
                          fmt::join(sizes, ", "));

@@ -25,7 +25,7 @@ struct AskedTiles {
 /// The fastest tiles of a product.
 struct FoundTiles {
   plan::GroupedProduct product;
-  plan::GroupedTiling tiling{};
+  plan::GroupedShape shape;
   TunedExperts row;
 };
 

@@ -18,6 +18,7 @@
 #include "op/impl.h"
 #include "op/run_plan.h"
 #include "plan/base/expert_product.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gpu/kernel_choice.h"
 #include "plan/tuning/disturbance.h"
 #include "plan/tuning/find_tuning.h"
@@ -68,11 +69,11 @@ double us_of_first(const plan::Halving& found) {
 
 /// With one row: so that tiles are timed on the way on which calls get them.
 std::shared_ptr<const plan::TuningTable> table_of(const plan::GroupedProduct& product,
-                                                  plan::GroupedTiling tiling,
+                                                  const plan::GroupedShape& shape,
                                                   const Machine& machine) {
   auto table = std::make_shared<plan::TuningTable>();
   table->device = plan::device_of(machine, "");
-  table->grouped = {{product, tiling, 0}};
+  table->grouped = {{product, shape, 0}};
   return table;
 }
 
@@ -173,20 +174,21 @@ std::optional<FoundTiles> TuneSession::tune(const AskedTiles& asked, double seco
   const plan::GroupedProduct product = plan::expert_product(asked.layer, asked.m, asked.first);
   Backend& backend = *member_.impl().backend;
   backend.moe_passes().prepare(product.k);
-  std::vector<plan::GroupedTiling> all{plan::grouped_tiling(product)};
-  for (const plan::GroupedTiling tiling : plan::kGroupedTilings)
-    if (tiling != all.front()) all.push_back(tiling);
+  const plan::GroupedPlans& plans = plan::plans_of(backend.machine().architecture).grouped;
+  std::vector<plan::GroupedShape> all{plans.rule(product)};
+  for (const plan::GroupedShape& shape : plans.shapes)
+    if (shape != all.front()) all.push_back(shape);
   std::vector<TimedCall> calls;
-  for (const plan::GroupedTiling tiling : all)
-    calls.push_back({[&, tiling](int i) {
-      backend.take_tuning(table_of(product, tiling, backend.machine()));
+  for (const plan::GroupedShape& shape : all)
+    calls.push_back({[&, tiles = &shape](int i) {
+      backend.take_tuning(table_of(product, *tiles, backend.machine()));
       backend.moe_passes().grouped_gemm(operands->call(i, timer_->stream()));
     }});
   const plan::Halving found = timed(calls, seconds);
   const std::size_t best = found.times.front().index;
   std::vector<TimedTiles> times;
   for (const plan::CallTime& t : found.times)
-    times.push_back({plan::shape_of(all[t.index]).name, t.us});
+    times.push_back({std::string(all[t.index].name), t.us});
   check(*operands, calls[best].run,
         fmt::format("{} of {} tokens: tiles {}", asked.first ? "ag_moe" : "moe_rs", asked.m,
                     times.front().tiles));

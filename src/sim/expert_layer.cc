@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/architecture.h"
 #include "core/check.h"
 #include "hardware_values.h"
 #include "plan/base/expert_product.h"
 #include "plan/collectives/expert_collectives.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_cost.h"
 #include "plan/gemm/gemm_plan.h"
 #include "schedule/index.h"
@@ -131,15 +131,14 @@ GroupedBound GroupedTime::bound() const {
 }
 
 GroupedTime grouped_time(const plan::Hardware& h, const GroupedProduct& p,
-                         plan::GroupedTiling tiling, std::span<const int> expert_rows) {
-  const GroupedShape& shape = plan::shape_of(tiling);
-  const schedule::GroupedTiles tiles = plan::grouped_tiles(p, tiling);
+                         const GroupedShape& shape, std::span<const int> expert_rows) {
+  const schedule::GroupedTiles tiles = plan::grouped_tiles(p, shape);
   const TileCost cost(h, p, shape);
   const auto count =
       std::max<std::size_t>(1, static_cast<std::size_t>(h.multiprocessors) / shape.cluster);
   std::vector<Worker> workers(count);
   GroupedTime t;
-  t.tiling = tiling, t.fixed_us = h.fixed_us;
+  t.shape = shape, t.fixed_us = h.fixed_us;
   double loaded = 0, weights = 0;
   std::size_t next = 0;
   for (const int rows : expert_rows) {
@@ -176,10 +175,11 @@ double LayerTime::first_us() const {
 double LayerTime::total_us() const { return std::accumulate(us.begin(), us.end(), 0.0); }
 
 void check_experts(const MachineModel& m, const MoeLayer& l, int ranks) {
-  require(architecture_of_machine(m).has_value(),
+  const auto architecture = architecture_of_machine(m);
+  require(architecture && plan::has_experts(*architecture),
           "simulate: --machine: got {} ({}), expected one of {}: only these have kernels for "
           "mixtures of experts",
-          m.name, m.device, devices_with_kernels());
+          m.name, m.device, plan::architectures_with_experts());
   require(ranks >= 1 && ranks <= static_cast<int>(m.ranks_per_node),
           "simulate: --tp: got {} ranks, expected at most {} on {}", ranks, m.ranks_per_node,
           m.name);
@@ -193,13 +193,14 @@ LayerTime layer_time(const MachineModel& m, const MoeLayer& l, std::int64_t toke
                      tilelace::Collective reduction, std::span<const int> expert_rows) {
   check_experts(m, l, ranks);
   const plan::Hardware h = hardware_of(m);
+  const plan::GroupedPlans& plans = plan::plans_of(architecture_of_machine(m).value()).grouped;
   const std::int64_t pairs = tokens * l.top_k;
   const double item = static_cast<double>(size_of(l.dtype));
   // Both read or write all tokens and all rows.
   const double moved = item * static_cast<double>((tokens + pairs) * l.hidden);
   const auto product = [&](bool first) {
     const GroupedProduct p = plan::expert_product(l, tokens, first);
-    return grouped_time(h, p, plan::grouped_tiling(p), expert_rows);
+    return grouped_time(h, p, plans.rule(p), expert_rows);
   };
   LayerTime t;
   t.up = product(true);

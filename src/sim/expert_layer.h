@@ -20,7 +20,7 @@ std::string_view name_of(GroupedBound);
 
 /// Times of a product grouped by expert: in total, and for each resource alone.
 struct GroupedTime {
-  plan::GroupedTiling tiling{};
+  plan::GroupedShape shape;
   double tiles = 0;          ///< number of tiles of all workers
   double rows = 0;           ///< number of rows of all experts
   double computed_rows = 0;  ///< rows including the padding of tiles
@@ -34,10 +34,10 @@ struct GroupedTime {
   [[nodiscard]] GroupedBound bound() const;
 };
 
-/// The time of a product in tiles of this kind if experts have these numbers of rows.
+/// The time of a product in tiles of this shape if experts have these numbers of rows.
 /// `product.rows` is not read.
 GroupedTime grouped_time(const plan::Hardware&, const plan::GroupedProduct& product,
-                         plan::GroupedTiling, std::span<const int> expert_rows);
+                         const plan::GroupedShape&, std::span<const int> expert_rows);
 
 /// This machine's figures in the form that the planner's predictions use.
 plan::Hardware hardware_of(const MachineModel&);

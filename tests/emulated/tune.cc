@@ -14,8 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/moe/grouped_kernels.h"
+#include "backend/cuda/kernels/sm90/grouped_kernels.h"
 #include "plan/base/expert_product.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/tuning/tuned_tiles.h"
 #include "plan/tuning/tuning_draft.h"
 #include "tilelace/tilelace.h"
@@ -186,8 +187,8 @@ std::set<const void*> launched_by(Communicator& c) {
   ag_moe(c, a);
   c.synchronize();
   std::set<const void*> grouped;
-  for (const auto tiling : plan::kGroupedTilings)
-    if (const void* k = cuda::grouped_entry(l.dtype, true, tiling).kernel; launched.contains(k))
+  for (const plan::GroupedShape& shape : plan::kSm90GroupedShapes)
+    if (const void* k = cuda::grouped_entry(l.dtype, true, shape).kernel; launched.contains(k))
       grouped.insert(k);
   return grouped;
 }
@@ -195,18 +196,18 @@ std::set<const void*> launched_by(Communicator& c) {
 /// Whose calls take the tiles that tables have, each of them.
 void tiles_of_tables() {
   const auto product = plan::expert_product(small_layer(), kTokens, true);
-  const auto kernel = [](plan::GroupedTiling t) {
-    return std::set{cuda::grouped_entry(DType::bf16, true, t).kernel};
+  const auto kernel = [](const plan::GroupedShape& shape) {
+    return std::set{cuda::grouped_entry(DType::bf16, true, shape).kernel};
   };
-  for (const auto tiling : plan::kGroupedTilings) {
+  for (const plan::GroupedShape& shape : plan::kSm90GroupedShapes) {
     auto options = on_gpus();
     auto one = Communicator::threads(1, options);
-    expect(launched_by(one[0]) == kernel(plan::grouped_tiling(product)), "the rule's tiles");
+    expect(launched_by(one[0]) == kernel(plan::sm90_grouped_shape(product)), "the rule's tiles");
     plan::TuningDraft draft("mine", plan::device_of(one[0].machine(), "GPU"));
-    draft.put(product, tiling, {5, 6, 4, ""});
+    draft.put(product, shape, {5, 6, 4, ""});
     options.tuning = plan::tuning_of("mine", draft.text());
     auto tuned = Communicator::threads(1, options);
-    expect(launched_by(tuned[0]) == kernel(tiling), "the tiles of the table");
+    expect(launched_by(tuned[0]) == kernel(shape), "the tiles of the table");
   }
 }
 
@@ -220,10 +221,12 @@ void experts(const std::string& file) {
     o.force = true;
     const TuneResult result = tune_experts(c, layer, sizes, o);
     expect(result.experts.size() == 2 && result.left == 0, "both products of one size");
+    const plan::GroupedPlans& shapes = plan::plans_of(c.machine().architecture).grouped;
     for (const TunedExperts& row : result.experts) {
       expect(!row.timed.empty() && row.timed.front().us > 0, "tiles and a time");
       for (const TimedTiles& t : row.timed)
-        expect(t.us >= row.timed.front().us && plan::tiling_named(t.tiles), "the fastest first");
+        expect(t.us >= row.timed.front().us && shapes.find(t.tiles) != nullptr,
+               "the fastest first");
     }
     expect(result.experts[0].first && !result.experts[1].first, "the first half first");
     for (const bool first : {true, false})

@@ -15,6 +15,7 @@
 #include "comm_helpers.h"
 #include "op/kept_tuning.h"
 #include "plan/gpu/gpu_ways.h"
+#include "plan/sm90_grouped.h"
 #include "plan/tuning/find_tuning.h"
 #include "plan/tuning/tuning_draft.h"
 #include "plan/tuning/tuning_table.h"
@@ -69,14 +70,14 @@ TEST(Tuning, WhoDiffersIsNamedOnEveryRank) {
 }
 
 TEST(Tuning, TablesThatDifferInTilesOfExpertsDiffer) {
-  const auto with_tiles = [](const std::string& file, plan::GroupedTiling tiling) {
+  const auto with_tiles = [](const std::string& file, const plan::GroupedShape& shape) {
     plan::TuningDraft draft(file, plan::device_of(cuda_machine(), "x"));
-    draft.put({64, 128, 64, 8, true, DType::bf16}, tiling, {5, 0, 4, "c"});
+    draft.put({64, 128, 64, 8, true, DType::bf16}, shape, {5, 0, 4, "c"});
     return plan::tuning_of(file, draft.text());
   };
-  const auto one = with_tiles("a.json", plan::GroupedTiling::few);
+  const auto one = with_tiles("a.json", plan::kSm90Few);
   for (const Caught& c : agree({{one, ""}, {one, ""}})) EXPECT_EQ(c.text, "");
-  for (const Caught& c : agree({{one, ""}, {with_tiles("b.json", plan::GroupedTiling::many), ""}}))
+  for (const Caught& c : agree({{one, ""}, {with_tiles("b.json", plan::kSm90Many), ""}}))
     EXPECT_TRUE(c.says("got a.json on rank 0, b.json on rank 1")) << c.text;
 }
 

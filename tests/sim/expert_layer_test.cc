@@ -8,6 +8,7 @@
 
 #include "plan/gemm/architecture_plans.h"
 #include "plan/gemm/gemm_plan.h"
+#include "plan/sm90_grouped.h"
 #include "sample_machine.h"
 #include "tilelace/error.h"
 
@@ -15,13 +16,13 @@ namespace tilelace::sim {
 namespace {
 
 using plan::GroupedProduct;
-using plan::GroupedTiling;
+using plan::GroupedShape;
 
 /// Figures of the planner's own predictions.
 plan::Hardware hardware() { return plan::hardware_of(plan::GemmMachine{}); }
 
 GroupedTime time_of(const GroupedProduct& p, const std::vector<int>& rows) {
-  return grouped_time(hardware(), p, plan::grouped_tiling(p), rows);
+  return grouped_time(hardware(), p, plan::sm90_grouped_shape(p), rows);
 }
 
 MachineModel machine() {
@@ -48,27 +49,27 @@ MoeLayer layer() {
   return l;
 }
 
-TEST(GroupedTiling, DependsOnRowsOfAnExpert) {
+TEST(GroupedShape, DependsOnRowsOfAnExpert) {
   const auto of = [](std::int64_t rows, std::int64_t n, std::int64_t k) {
-    return plan::grouped_tiling({rows * 8, n, k, 8, false, {}});
+    return plan::sm90_grouped_shape({rows * 8, n, k, 8, false, {}}).name;
   };
-  EXPECT_EQ(of(24, 1024, 8192), GroupedTiling::few);
-  EXPECT_EQ(of(25, 1024, 8192), GroupedTiling::many);
-  EXPECT_EQ(of(256, 1088, 4096), GroupedTiling::many);
+  EXPECT_EQ(of(24, 1024, 8192), "few");
+  EXPECT_EQ(of(25, 1024, 8192), "many");
+  EXPECT_EQ(of(256, 1088, 4096), "many");
 }
 
-TEST(GroupedTiling, TilesCoverAllColumnsAndRowsPadSevenAtMost) {
-  for (const GroupedTiling tiling : plan::kGroupedTilings) {
+TEST(GroupedShape, TilesCoverAllColumnsAndRowsPadSevenAtMost) {
+  for (const GroupedShape& shape : plan::kSm90GroupedShapes) {
     for (const bool gated : {false, true}) {
       const GroupedProduct p{1000, 1040, 256, 1, gated, {}};
-      const auto tiles = plan::grouped_tiles(p, tiling);
-      const int columns = plan::shape_of(tiling).columns(gated);
+      const auto tiles = plan::grouped_tiles(p, shape);
+      const int columns = shape.columns(gated);
       EXPECT_GE(tiles.columns * columns, p.out_n());
       EXPECT_LT((tiles.columns - 1) * columns, p.out_n());
     }
     for (int rows = 0; rows < 1000; ++rows) {
-      EXPECT_GE(plan::computed_rows(tiling, rows), rows);
-      EXPECT_LE(plan::computed_rows(tiling, rows), rows + 7);
+      EXPECT_GE(plan::computed_rows(shape, rows), rows);
+      EXPECT_LE(plan::computed_rows(shape, rows), rows + 7);
     }
   }
 }
@@ -78,7 +79,7 @@ TEST(ExpertLayer, LastWaveIsCountedExactly) {
   const auto sm = static_cast<std::int64_t>(hardware().multiprocessors);
   const auto of = [&](std::int64_t tiles) {
     const GroupedProduct p{64, 128 * tiles, 1024, 1, false, {}};
-    return grouped_time(hardware(), p, GroupedTiling::few, std::vector<int>{64});
+    return grouped_time(hardware(), p, plan::kSm90Few, std::vector<int>{64});
   };
   const GroupedTime one = of(1), whole = of(sm), more = of(sm + 1);
   EXPECT_EQ(whole.tiles, static_cast<double>(sm));

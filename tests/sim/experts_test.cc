@@ -13,6 +13,7 @@
 
 #include "moe/simulated.h"
 #include "places.h"
+#include "plan/sm90_grouped.h"
 #include "row.h"
 #include "simulate/machine_file.h"
 
@@ -76,11 +77,11 @@ std::vector<double> errors_of_products(const std::string& file) {
     const plan::GroupedProduct p{
         m * l.top_k, up ? 2 * l.inner : l.hidden, up ? l.hidden : l.inner, l.experts, false,
         l.dtype};
-    const auto tiling = plan::grouped_tiling(p);
-    if (r["form"] != plan::shape_of(tiling).name) continue;
+    const plan::GroupedShape& shape = plan::sm90_grouped_shape(p);
+    if (r["form"] != shape.name) continue;
     const auto rows = expert_rows(make_routing(RoutingKind::uniform, l, m), l, m);
     off.push_back(
-        std::fabs(sim::grouped_time(h, p, tiling, rows).total_us() / r["us"].get<double>() - 1));
+        std::fabs(sim::grouped_time(h, p, shape, rows).total_us() / r["us"].get<double>() - 1));
   }
   return off;
 }

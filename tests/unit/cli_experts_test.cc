@@ -6,6 +6,7 @@
 
 #include "cli_fixture.h"
 #include "plan/base/expert_product.h"
+#include "plan/sm90_grouped.h"
 #include "plan/tuning/tuning_draft.h"
 
 namespace tilelace::cli {
@@ -137,7 +138,7 @@ TEST(CliExperts, PlansSayWhichTableTilesAreOf) {
   MoeLayer l;
   l.dtype = DType::bf16;
   l.hidden = 4096, l.inner = 7168, l.experts = 8, l.top_k = 2;
-  draft.put(plan::expert_product(l, 64, true), plan::GroupedTiling::brief, {77, 80, 4, "c"});
+  draft.put(plan::expert_product(l, 64, true), plan::kSm90Brief, {77, 80, 4, "c"});
   const std::string file = testing::TempDir() + "tiles.json";
   std::ofstream(file) << draft.text();
   const auto planned = [&](const std::string& rest) {

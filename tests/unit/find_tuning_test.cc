@@ -13,6 +13,7 @@
 #include "down_projection.h"
 #include "folder.h"
 #include "places.h"
+#include "plan/sm90_grouped.h"
 #include "plan/tuning/tuned_plan.h"
 #include "plan/tuning/tuning_draft.h"
 
@@ -61,7 +62,7 @@ TEST_F(FindTuning, MemoryTellsGpusOfOneArchitectureApart) {
 
 TEST_F(FindTuning, TilesOfExpertsAreForAnyNumberOfRanks) {
   TuningDraft draft("", device_of(with_memory(4917), "a GPU"));
-  draft.put({64, 128, 64, 8, true, DType::bf16}, GroupedTiling::few, {5, 0, 4, "c"});
+  draft.put({64, 128, 64, 8, true, DType::bf16}, kSm90Few, {5, 0, 4, "c"});
   write("h200x2.json", draft.text());
   for (const int ranks : {1, 4}) {
     ASSERT_NE(found(with_memory(4917), ranks), nullptr);

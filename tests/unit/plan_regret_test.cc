@@ -17,7 +17,7 @@
 
 #include "places.h"
 #include "plan/gpu/kernel_choice.h"
-#include "plan/grouped_product.h"
+#include "plan/sm90_grouped.h"
 #include "plan/tuning/tuning_table.h"
 #include "plan/words/plan_words.h"
 #include "tilelace/op_table.h"
@@ -251,10 +251,10 @@ TEST(PlanRegret, OfTilesOfExpertsIsSmall) {
                            r.at("gated"),  *dtype_named(r.at("dtype").get<std::string>())};
     std::map<std::string, double> us;
     for (const json& c : r.at("candidates")) us.emplace(c.at("tiles"), c.at("us"));
-    ASSERT_EQ(us.size(), std::size(kGroupedTilings)) << line;
-    const double behind =
-        us.at(shape_of(grouped_tiling(p)).name) / r.at("candidates").at(0).at("us").get<double>() -
-        1;
+    ASSERT_EQ(us.size(), std::size(kSm90GroupedShapes)) << line;
+    const double behind = us.at(std::string(sm90_grouped_shape(p).name)) /
+                              r.at("candidates").at(0).at("us").get<double>() -
+                          1;
     sum += behind;
     worst = std::max(worst, behind);
   }

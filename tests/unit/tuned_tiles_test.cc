@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "plan/base/expert_product.h"
+#include "plan/gemm/architecture_plans.h"
+#include "plan/sm90_grouped.h"
 #include "plan/tuning/tuning_draft.h"
 #include "tilelace/error.h"
 
@@ -33,8 +35,8 @@ TunedDevice device() { return device_of(cuda_machine(), "a GPU"); }
 /// With a row for 1024 tokens, which the rule gives the tiles many, and one for 16.
 TuningDraft draft() {
   TuningDraft d("mine.json", device());
-  d.put(up(1024), GroupedTiling::brief, {100, 110, 4, "c"});
-  d.put(up(16), GroupedTiling::many, {30, 31, 4, "c"});
+  d.put(up(1024), kSm90Brief, {100, 110, 4, "c"});
+  d.put(up(16), kSm90Many, {30, 31, 4, "c"});
   return d;
 }
 json tiles_table() { return json::parse(draft().text()); }
@@ -51,26 +53,34 @@ TEST(TunedTiles, TheDraftIsReadBack) {
   EXPECT_TRUE(table->rows.empty());
   ASSERT_EQ(table->grouped.size(), 2U);
   EXPECT_EQ(table->grouped[0].product, up(1024));
-  EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::brief);
+  EXPECT_EQ(table->grouped[0].shape, kSm90Brief);
   EXPECT_EQ(table->grouped[0].us, 100);
 }
 
 TEST(TunedTiles, TheRuleGoesByRowsAnExpertAndK) {
   GroupedProduct p{24 * 8, 2048, 512, 8, false, DType::bf16};
-  EXPECT_EQ(grouped_tiling(p), GroupedTiling::few);
+  EXPECT_EQ(sm90_grouped_shape(p), kSm90Few);
   ++p.rows;
-  EXPECT_EQ(grouped_tiling(p), GroupedTiling::brief);
+  EXPECT_EQ(sm90_grouped_shape(p), kSm90Brief);
   p.k = 520;
-  EXPECT_EQ(grouped_tiling(p), GroupedTiling::many);
+  EXPECT_EQ(sm90_grouped_shape(p), kSm90Many);
   p.k = 512;
   p.gated = true;
-  EXPECT_EQ(grouped_tiling(p), GroupedTiling::many);
+  EXPECT_EQ(sm90_grouped_shape(p), kSm90Many);
+}
+
+TEST(TunedTiles, TilesAreAnArchitecturesByName) {
+  const GroupedPlans& plans = grouped_plans_of("a test", cuda_machine().architecture);
+  for (const GroupedShape& shape : plans.shapes) EXPECT_EQ(plans.find(shape.name), &shape);
+  EXPECT_EQ(plans.find("huge"), nullptr);
+  EXPECT_EQ(plans.rule(up(1024)), kSm90Many);
+  EXPECT_NE(architectures_with_experts(), "");
 }
 
 TEST(TunedTiles, TheOwnRowIsTaken) {
   const TilesChoice choice = choose_tiles(up(1024), with(tiles_table()));
-  ASSERT_NE(grouped_tiling(up(1024)), GroupedTiling::brief);
-  EXPECT_EQ(choice.tiling, GroupedTiling::brief);
+  ASSERT_NE(sm90_grouped_shape(up(1024)), kSm90Brief);
+  EXPECT_EQ(choice.shape, kSm90Brief);
   EXPECT_EQ(choice.reason,
             "tuned: the fastest measured, 100.0 us at 2048 rows, 8 experts, n 14336, k 4096 in "
             "mine.json");
@@ -80,7 +90,7 @@ TEST(TunedTiles, TheOwnRowIsTaken) {
 TEST(TunedTiles, NearARowItsTilesAreTaken) {
   const Machine machine = with(tiles_table());
   const TilesChoice choice = choose_tiles(up(1100), machine);
-  EXPECT_EQ(choice.tiling, GroupedTiling::brief);
+  EXPECT_EQ(choice.shape, kSm90Brief);
   EXPECT_EQ(choice.reason.find("tuned: tiles of the nearest row (distance 0.10), 100.0 us at 2048"),
             0U)
       << choice.reason;
@@ -91,7 +101,7 @@ TEST(TunedTiles, FarFromEveryRowTheRuleDecides) {
   const Machine machine = with(tiles_table());
   for (const std::int64_t m : {0, 1, 64, 512, 1400, 8192}) {
     const TilesChoice choice = choose_tiles(up(m), machine), plain = choose_tiles(up(m), {});
-    EXPECT_EQ(choice.tiling, grouped_tiling(up(m))) << m;
+    EXPECT_EQ(choice.shape, sm90_grouped_shape(up(m))) << m;
     EXPECT_EQ(plain.reason.find("rule: "), 0U) << plain.reason;
     EXPECT_EQ(choice.reason, plain.reason + "; mine.json has no row near it");
   }
@@ -107,7 +117,7 @@ TEST(TunedTiles, TheDistanceAddsFactorsOfTwo) {
 
 TEST(TunedTiles, RowsOfOtherProductsAndMachinesAreNotTaken) {
   const auto rule = [](const GroupedProduct& p, const Machine& machine) {
-    EXPECT_EQ(choose_tiles(p, machine).tiling, grouped_tiling(p))
+    EXPECT_EQ(choose_tiles(p, machine).shape, sm90_grouped_shape(p))
         << choose_tiles(p, machine).reason;
   };
   Machine machine = with(tiles_table());
@@ -127,18 +137,18 @@ TEST(TunedTiles, RowsOfOtherProductsAndMachinesAreNotTaken) {
 TEST(TunedTiles, HalfTypesShareRows) {
   GroupedProduct p = up(1024);
   p.dtype = DType::fp16;
-  EXPECT_EQ(choose_tiles(p, with(tiles_table())).tiling, GroupedTiling::brief);
+  EXPECT_EQ(choose_tiles(p, with(tiles_table())).shape, kSm90Brief);
 }
 
 TEST(TunedTiles, TheFirstOfEquallyNearTablesDecides) {
   Machine machine = with(tiles_table());
   TuningDraft other("other.json", device());
-  other.put(up(1024), GroupedTiling::few, {90, 0, 4, "c"});
+  other.put(up(1024), kSm90Few, {90, 0, 4, "c"});
   TuningTable first = *tuning_of("other.json", other.text());
   first.behind = machine.tuning;
   machine.tuning = std::make_shared<const TuningTable>(first);
-  EXPECT_EQ(choose_tiles(up(1024), machine).tiling, GroupedTiling::few);
-  EXPECT_EQ(choose_tiles(up(16), machine).tiling, GroupedTiling::many);
+  EXPECT_EQ(choose_tiles(up(1024), machine).shape, kSm90Few);
+  EXPECT_EQ(choose_tiles(up(16), machine).shape, kSm90Many);
 }
 
 struct RowDamage {
@@ -202,21 +212,21 @@ TEST(TunedTiles, ADraftGoesOnAndReplacesRowsOfOtherKernels) {
   EXPECT_TRUE(again.has(up(1024)));
   EXPECT_FALSE(again.has(up(16)));
   EXPECT_FALSE(again.has(up(32)));
-  again.put(up(16), GroupedTiling::few, {29, 0, 4, "c"});
-  again.put(up(1024), GroupedTiling::few, {99, 0, 4, "c"});
+  again.put(up(16), kSm90Few, {29, 0, 4, "c"});
+  again.put(up(1024), kSm90Few, {99, 0, 4, "c"});
   EXPECT_EQ(again.rows(), 2U);
   const auto table = tuning_of("mine.json", again.text());
   EXPECT_TRUE(table->notes.empty());
-  EXPECT_EQ(table->grouped[0].tiling, GroupedTiling::few);
-  EXPECT_EQ(table->grouped[1].tiling, GroupedTiling::few);
+  EXPECT_EQ(table->grouped[0].shape, kSm90Few);
+  EXPECT_EQ(table->grouped[1].shape, kSm90Few);
   TuningDraft merged("all.json", device());
-  merged.put(up(16), GroupedTiling::brief, {31, 0, 4, "c"});
+  merged.put(up(16), kSm90Brief, {31, 0, 4, "c"});
   EXPECT_EQ(merged.merge("mine.json", again.text()), 1U);
 }
 
 TEST(TunedTiles, ChangedRowsChangeTheDigest) {
   TuningDraft other = draft();
-  other.put(up(16), GroupedTiling::few, {30, 31, 4, "c"});
+  other.put(up(16), kSm90Few, {30, 31, 4, "c"});
   EXPECT_NE(tuning_of("a", draft().text())->digest_of_all(),
             tuning_of("a", other.text())->digest_of_all());
 }

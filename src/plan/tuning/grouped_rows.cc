@@ -5,9 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
 
+#include "core/architecture.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 
 namespace tilelace::plan {
 namespace {
@@ -27,36 +28,32 @@ GroupedProduct grouped_product_of(const TableFields& row, DType dtype) {
   return p;
 }
 
-GroupedTiling tiling_of(const TableFields& row) {
+const GroupedShape& shape_of(const TableFields& row, const GroupedPlans& plans) {
   const std::string name = row.text("plan");
-  if (const auto tiling = tiling_named(name)) return *tiling;
+  if (const GroupedShape* const shape = plans.find(name)) return *shape;
   std::vector<std::string_view> names;
-  for (const GroupedShape& s : kGroupedShapes) names.emplace_back(s.name);
+  for (const GroupedShape& s : plans.shapes) names.emplace_back(s.name);
   raise(ErrorKind::usage, "{}: plan: got \"{}\", expected one of {}", row.where(), name,
         fmt::join(names, ", "));
 }
 
 }  // namespace
 
-std::optional<GroupedTiling> tiling_named(std::string_view name) {
-  const auto* const tiling = std::ranges::find(
-      kGroupedTilings, name, [](GroupedTiling t) { return std::string_view(shape_of(t).name); });
-  return tiling == std::end(kGroupedTilings) ? std::nullopt : std::optional(*tiling);
-}
-
 bool is_grouped(const TableFields& row) { return row.text("op") == kGroupedOp; }
 
 bool take_grouped(const TableFields& row, TuningTable& table) {
   const std::string type = row.text("dtype"), kernels = row.text("kernels");
   const auto dtype = dtype_named(type);
-  if (!dtype) {
+  const std::string& architecture = table.device.architecture;
+  const GroupedPlans& plans = plans_of(architecture_named(architecture).value()).grouped;
+  if (!dtype || plans.shapes.empty()) {
     table.notes.push_back(fmt::format("{}: left out: this build does not know {} of {}",
-                                      row.where(), kGroupedOp, type));
+                                      row.where(), kGroupedOp, dtype ? architecture : type));
     return true;
   }
-  const GroupedTiling tiling = tiling_of(row);
-  if (kernels != grouped_kernels(tiling)) return false;
-  const TunedTiles tuned{grouped_product_of(row, *dtype), tiling, row.time("us")};
+  const GroupedShape& shape = shape_of(row, plans);
+  if (kernels != grouped_kernels(shape)) return false;
+  const TunedTiles tuned{grouped_product_of(row, *dtype), shape, row.time("us")};
   require(
       std::ranges::find(table.grouped, tuned.product, &TunedTiles::product) == table.grouped.end(),
       "{}: a second entry for {} with m {}, {} experts, n {}, k {}: keep one of them", row.where(),

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "plan/gemm/architecture_plans.h"
+#include "plan/tuning/grouped_rows.h"
 #include "plan/tuning/tuned_plan.h"
 
 namespace tilelace::plan {
@@ -54,14 +56,14 @@ TilesChoice choose_tiles(const GroupedProduct& p, const Machine& machine) {
         near.distance == 0
             ? "the fastest measured"
             : fmt::format("tiles of the nearest row (distance {:.2f})", near.distance);
-    return {near.row->tiling,
+    return {near.row->shape,
             fmt::format("tuned: {}, {:.1f} us at {} rows, {} experts, n {}, k {} in {}", how,
                         near.row->us, r.rows, r.experts, r.n, r.k, near.table->file)};
   }
-  const GroupedTiling tiling = grouped_tiling(p);
+  const GroupedShape& shape = grouped_plans_of(kGroupedOp, machine.architecture).rule(p);
   TilesChoice choice{
-      tiling, fmt::format("rule: {}: {:.1f} rows per expert, k {}", reason_of(tiling),
-                          static_cast<double>(p.rows) / static_cast<double>(p.experts), p.k)};
+      shape, fmt::format("rule: {}: {:.1f} rows per expert, k {}", shape.purpose,
+                         static_cast<double>(p.rows) / static_cast<double>(p.experts), p.k)};
   if (machine.tuning != nullptr) choice.reason += "; " + why_not_tuned(*machine.tuning, machine);
   return choice;
 }

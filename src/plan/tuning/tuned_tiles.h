@@ -8,7 +8,7 @@
 namespace tilelace::plan {
 
 struct TilesChoice {
-  GroupedTiling tiling{};
+  GroupedShape shape;
   std::string reason;
 };
 
@@ -19,8 +19,9 @@ double tuning_distance(const GroupedProduct& row, const GroupedProduct& asked);
 bool has_own_row(const TuningTable*, const GroupedProduct&, const Machine&);
 
 /// The tiles of the product's own row in the machine's tables, else the tiles of the nearest row
-/// within kFarthestRow, else the tiles of grouped_tiling. TilesChoice::reason says why.
-/// The choice depends only on sizes and tables, so a captured call works for every routing.
+/// within kFarthestRow, else the tiles of the architecture's rule. TilesChoice::reason says why.
+/// The choice depends only on sizes and tables, so a captured call works for every routing. Errors:
+/// usage (an architecture without kernels for experts).
 TilesChoice choose_tiles(const GroupedProduct&, const Machine&);
 
 }  // namespace tilelace::plan

@@ -14,6 +14,7 @@
 #include "core/architecture.h"
 #include "core/check.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 #include "plan/tuning/grouped_rows.h"
 #include "plan/words/plan_words.h"
 
@@ -121,10 +122,12 @@ struct TuningDraft::Json {
 };
 
 TuningDraft::TuningDraft(std::string file, const TunedDevice& device, const std::string& bytes)
-    : file_(std::move(file)), table_(std::make_unique<Json>()) {
+    : file_(std::move(file)),
+      architecture_(architecture_named(device.architecture).value()),
+      table_(std::make_unique<Json>()) {
   ordered_json& all = table_->all;
   all = {{"schema", "tilelace.tuning/1"},
-         {"kernels", kernel_set(architecture_named(device.architecture).value())},
+         {"kernels", kernel_set(architecture_)},
          {"device", json_of(device)},
          {"rows", ordered_json::array()}};
   if (bytes.empty()) return;
@@ -154,18 +157,18 @@ bool TuningDraft::has(const Problem& p) const {
 bool TuningDraft::has(const GroupedProduct& p) const {
   const auto* const row = find(table_->all.at("rows"), key_of(p));
   if (row == nullptr) return false;
-  const auto tiling = tiling_named(row->value("plan", ""));
-  return tiling && row->value("kernels", "") == grouped_kernels(*tiling);
+  const GroupedShape* const shape = plans_of(architecture_).grouped.find(row->value("plan", ""));
+  return shape != nullptr && row->value("kernels", "") == grouped_kernels(*shape);
 }
 
 void TuningDraft::put(const Problem& p, const Plan& plan, const TunedTimes& t) {
   table_->put(key_of(p), fmt::format("{}", fmt::streamed(plan)), t);
 }
 
-void TuningDraft::put(const GroupedProduct& p, GroupedTiling tiling, const TunedTimes& t) {
+void TuningDraft::put(const GroupedProduct& p, const GroupedShape& shape, const TunedTimes& t) {
   ordered_json row = key_of(p);
-  row["kernels"] = grouped_kernels(tiling);
-  table_->put(std::move(row), shape_of(tiling).name, t);
+  row["kernels"] = grouped_kernels(shape);
+  table_->put(std::move(row), std::string(shape.name), t);
 }
 
 std::size_t TuningDraft::merge(const std::string& other, const std::string& bytes) {

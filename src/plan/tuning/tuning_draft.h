@@ -37,7 +37,7 @@ class TuningDraft {
   /// Adds a row, or replaces the problem's old row.
   void put(const Problem&, const Plan&, const TunedTimes&);
   /// Adds a row, or replaces the product's old row.
-  void put(const GroupedProduct&, GroupedTiling, const TunedTimes&);
+  void put(const GroupedProduct&, const GroupedShape&, const TunedTimes&);
   /// Adds another file's rows for problems that this table lacks, and returns how many it added.
   /// Errors: usage (not a table, or one for other GPUs or kernels).
   std::size_t merge(const std::string& other, const std::string& bytes);
@@ -47,6 +47,7 @@ class TuningDraft {
  private:
   struct Json;
   std::string file_;
+  int architecture_;
   std::unique_ptr<Json> table_;
   std::string note_;
   bool anew_ = false;

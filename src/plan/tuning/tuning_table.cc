@@ -206,8 +206,7 @@ std::map<std::string, std::string> kernel_set(int architecture) {
   return digests;
 }
 
-std::string grouped_kernels(GroupedTiling tiling) {
-  const GroupedShape& s = shape_of(tiling);
+std::string grouped_kernels(const GroupedShape& s) {
   return fmt::format("{:016x}",
                      digest_of(fmt::format("{} {} {} {} {} {}", kGroupedGeneration, s.most,
                                            s.weight_rows, s.cluster, s.stages, s.chunk_rows)));

@@ -49,7 +49,7 @@ struct TunedRow {
 /// The fastest tiles for one rank's product grouped by expert.
 struct TunedTiles {
   GroupedProduct product;
-  GroupedTiling tiling{};
+  GroupedShape shape;
   double us = 0;
 };
 
@@ -76,10 +76,7 @@ class TuningTable {
 std::map<std::string, std::string> kernel_set(int architecture);
 /// Version of the kernels for products grouped by expert with these tiles. Each row of such a
 /// product contains it.
-std::string grouped_kernels(GroupedTiling);
-
-/// The tiling that has this name, if any.
-std::optional<GroupedTiling> tiling_named(std::string_view);
+std::string grouped_kernels(const GroupedShape&);
 
 /// Parses a file's `bytes`; every error text begins with `file`. Rows of kernels that have changed
 /// or of an unknown architecture are left out, with a note. If the table does not fit `machine`, no

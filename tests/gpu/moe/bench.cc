@@ -10,6 +10,7 @@
 #include "backend/cuda/measure/timer.h"
 #include "backend/cuda/moe/moe_gpu.h"
 #include "backend/cuda/vendor/cublas.h"
+#include "core/check.h"
 #include "json_lines.h"
 #include "moe/buffer.h"
 #include "moe/models.h"
@@ -73,7 +74,7 @@ class Bench {
   void route(const Row&);
   [[nodiscard]] Variant grouped(const Row&, const std::string& form) const;
   [[nodiscard]] std::vector<Variant> dense(const Row&, double guess_us);
-  [[nodiscard]] double computed(const Row&, cuda::GroupedTiling) const;
+  [[nodiscard]] double computed(const Row&, const plan::GroupedShape&) const;
   void time(std::vector<Variant>& all, double guess_us) {
     timer_.first_look(all, guess_us);
     timer_.sample(all, o_.rounds, o_.sample_ms);
@@ -89,9 +90,11 @@ class Bench {
   std::string device_;
 };
 
-cuda::GroupedTiling tiling_of(const std::string& form) {
-  if (form.starts_with("few")) return cuda::GroupedTiling::few;
-  return form.starts_with("brief") ? cuda::GroupedTiling::brief : cuda::GroupedTiling::many;
+/// Of a form that names tiles before its epilogue, or null.
+const plan::GroupedShape* shape_of(const std::string& form) {
+  for (const plan::GroupedShape& shape : cuda::grouped_shapes())
+    if (shape.name == std::string_view(form).substr(0, form.find('+'))) return &shape;
+  return nullptr;
 }
 
 std::size_t bytes_of(std::int64_t elements) { return static_cast<std::size_t>(elements) * 2; }
@@ -119,7 +122,8 @@ cuda::GroupedGemm product_of(const Row& r) {
 
 /// form: tiles, then the epilogue: "" none, "+swiglu", "+scale".
 Variant Bench::grouped(const Row& r, const std::string& form) const {
-  const auto tiling = tiling_of(form);
+  const plan::GroupedShape* const shape = shape_of(form);
+  require(shape != nullptr, "--forms: got {}, expected tiles of this GPU", form);
   cuda::GroupedGemm g = product_of(r);
   g.begins = map_->as<std::int32_t>();
   g.weight = weight_.data();
@@ -128,10 +132,10 @@ Variant Bench::grouped(const Row& r, const std::string& form) const {
     g.scale = reinterpret_cast<const float*>(weight_.data());
     g.sources = map_->as<std::int32_t>() + r.map().source_of();
   }
-  return {form, [this, g, tiling](int call, cudaStream_t stream) mutable {
+  return {form, [this, g, shape](int call, cudaStream_t stream) mutable {
             g.x = x_.at(call, bytes_of(g.rows * g.k));
             g.out = out_.at(call, bytes_of(g.rows * g.n));
-            cuda::grouped_gemm(g, tiling, stream);
+            cuda::grouped_gemm(g, *shape, stream);
           }};
 }
 
@@ -157,10 +161,10 @@ std::vector<Variant> Bench::dense(const Row& r, double guess_us) {
   return all;
 }
 
-double Bench::computed(const Row& r, cuda::GroupedTiling tiling) const {
+double Bench::computed(const Row& r, const plan::GroupedShape& shape) const {
   std::int64_t all = 0;
   for (std::size_t e = 0; e + 1 < begins_.size(); ++e)
-    all += cuda::computed_rows(tiling, begins_[e + 1] - begins_[e]);
+    all += plan::computed_rows(shape, begins_[e + 1] - begins_[e]);
   return static_cast<double>(all) / static_cast<double>(r.rows());
 }
 
@@ -192,17 +196,17 @@ void Bench::row(const Row& r) {
     if (v.name == "dense") dense_us = v.median();
   for (const Variant& v : all) {
     const double us = v.median();
-    const auto tiling = tiling_of(v.name);
-    const double q = v.name == "dense" ? 1 : computed(r, tiling);
+    const plan::GroupedShape* const shape = shape_of(v.name);
+    const double q = shape == nullptr ? 1 : computed(r, *shape);
     const double by_flops = q * dense_us / (r.k() <= 384 ? 0.85 : 0.93);
     const double by_memory = weights / (o_.memory_tb_s * 1e6) / 0.92;
     const double bar = std::max(by_flops, by_memory) + 3;
-    const bool taken = tiling == cuda::grouped_tiling(product_of(r));
+    const bool taken = shape != nullptr && *shape == cuda::grouped_shape(product_of(r));
     fmt::print(
         "{:16} {:4} m {:5} {:8} {:13}{} {:9.1f} us {:4.0f} TF {:5.2f} TB/s q {:.3f} max/mean "
         "{:.2f} bar {:9.1f} {:.3f}\n",
-        r.model.name, r.up ? "up" : "down", r.m, name_of(r.routing), v.name,
-        v.name != "dense" && taken ? "*" : " ", us, flops / us / 1e6, weights / us / 1e6, q,
+        r.model.name, r.up ? "up" : "down", r.m, name_of(r.routing), v.name, taken ? "*" : " ", us,
+        flops / us / 1e6, weights / us / 1e6, q,
         static_cast<double>(most) * static_cast<double>(r.model.experts) /
             static_cast<double>(r.rows()),
         bar, us / bar);
@@ -212,7 +216,7 @@ void Bench::row(const Row& r) {
                  {"m", r.m},
                  {"routing", name_of(r.routing)},
                  {"form", v.name},
-                 {"taken", v.name != "dense" && taken},
+                 {"taken", taken},
                  {"us", us},
                  {"spread", v.spread()},
                  {"q", q},

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "backend/cuda/moe/tile_words.h"
 #include "json_lines.h"
@@ -64,6 +65,7 @@ class Check {
   const Options& o_;
   std::mt19937_64 rng_;
   Router router_;
+  std::span<const plan::GroupedShape> shapes_ = cuda::grouped_shapes();
   cudaStream_t stream_ = nullptr;
   JsonLines json_{o_.json, true};
 };
@@ -78,7 +80,7 @@ std::string text_of(const LayerShape& s) {
       s.wide ? "int64" : "int32", s.hidden, s.inner, static_cast<int>(s.gating),
       name_of(s.activation), s.bias ? " bias" : "", s.weighted ? " weighted" : "",
       s.scaled ? " scaled" : "", kAdded[static_cast<std::size_t>(s.added)], s.exact ? " exact" : "",
-      static_cast<int>(s.up), static_cast<int>(s.down));
+      s.up.name, s.down.name);
 }
 
 LayerShape Check::draw(DType dtype) {
@@ -111,8 +113,8 @@ LayerShape Check::draw(DType dtype) {
   s.scaled = below(2) == 0;
   s.weighted = below(4) == 0;
   s.added = static_cast<Added>(below(3));
-  s.up = cuda::kGroupedTilings[below(std::size(cuda::kGroupedTilings))];
-  s.down = cuda::kGroupedTilings[below(std::size(cuda::kGroupedTilings))];
+  for (plan::GroupedShape* const shape : {&s.up, &s.down})
+    *shape = shapes_[static_cast<std::size_t>(below(std::ssize(shapes_)))];
   return s;
 }
 
@@ -239,11 +241,11 @@ int Check::graphs(DType dtype) {
 /// The same bits in every run.
 int Check::repeats(DType dtype) {
   int wrong = 0;
-  for (const auto tiling : cuda::kGroupedTilings) {
+  for (const plan::GroupedShape& shape : shapes_) {
     LayerShape s = draw(dtype);
     s.map.m = o_.small ? 50 : 300;
     s.exact = false;
-    s.up = s.down = tiling;
+    s.up = s.down = shape;
     Layer layer(s, rng_());
     layer.route(router_.draw(s.map, Routing::zipf));
     run(layer);
@@ -253,7 +255,7 @@ int Check::repeats(DType dtype) {
       wrong += layer.result() == first ? 0 : 1;
     }
   }
-  note("repeats", dtype, static_cast<int>(std::size(cuda::kGroupedTilings)) * o_.repeats, wrong);
+  note("repeats", dtype, static_cast<int>(shapes_.size()) * o_.repeats, wrong);
   return wrong;
 }
 

@@ -26,7 +26,7 @@ struct LayerShape {
   bool scaled = false;    ///< whether down multiplies its rows by routing weights
   Added added = Added::none;
   bool exact = false;  ///< whether values are integers, so that results are exact
-  cuda::GroupedTiling up{}, down{};
+  plan::GroupedShape up, down;
 };
 
 /// Operands and results of a layer of one shape.

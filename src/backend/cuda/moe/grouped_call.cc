@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "backend/cuda/base/cuda_check.h"
+#include "backend/cuda/base/current_device.h"
 #include "backend/cuda/base/element_types.h"
-#include "backend/cuda/gemm/tensor_map.h"
-#include "backend/cuda/moe/grouped_kernels.h"
-#include "backend/cuda/moe/moe_gpu.h"
-#include "backend/cuda/moe/moe_kernels.h"
-#include "backend/cuda/moe/tile_words.h"
+#include "backend/cuda/moe/architecture_grouped.h"
+#include "core/architecture.h"
 #include "core/check.h"
 #include "plan/base/problem.h"
+#include "plan/gemm/architecture_plans.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -50,110 +49,47 @@ void check_call(const GroupedGemm& g) {
   require(g.begins != nullptr, "grouped_gemm: begins: got null, expected memory of the device");
 }
 
-void load(const GroupedEntry& entry) { load_with_shared(entry.kernel, entry.shared_bytes); }
-
-/// The weight and, of gates and ups, what each of them is in it.
-void fill_weight(GroupedParams& p, const GroupedGemm& g, int rows) {
-  const int box = g.gating == Gating::one ? rows : rows / 2;
-  const std::int64_t out_n = p.n;
-  const auto* const at = static_cast<const std::byte*>(g.weight);
-  const auto bytes = static_cast<std::int64_t>(size_of(g.dtype));
-  p.bias_columns = static_cast<int>(g.n);
-  p.bias_step = 1;
-  if (g.gating == Gating::one) {
-    p.weight_rows = static_cast<int>(g.n);
-    p.weight = rows_map({g.weight, g.experts * g.n, g.k}, g.dtype, box);
-    return;
-  }
-  if (g.gating == Gating::swiglu) {
-    p.weight_rows = static_cast<int>(g.n);
-    p.bias_up = static_cast<int>(out_n);
-    p.weight = rows_map({at, g.experts * g.n, g.k}, g.dtype, box);
-    p.up = rows_map({at + out_n * g.k * bytes, g.experts * g.n - out_n, g.k}, g.dtype, box);
-    p.gate = {1, std::numeric_limits<float>::infinity(), 0};
-    return;
-  }
-  p.weight_rows = static_cast<int>(out_n);
-  p.bias_step = 2;
-  p.bias_up = 1;
-  p.weight = rows_map({at, g.experts * out_n, g.k, 2 * g.k}, g.dtype, box);
-  p.up = rows_map({at + g.k * bytes, g.experts * out_n, g.k, 2 * g.k}, g.dtype, box);
-  p.gate = {1.702F, 7, 1};
+/// The current device's number in core/architecture.h.
+int architecture_here() {
+  thread_local std::array<std::optional<int>, 64> known{};
+  const int device = current_device();
+  std::optional<int>& number = known.at(static_cast<std::size_t>(device));
+  if (number) return *number;
+  int major = 0, minor = 0;
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "capability");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "capability");
+  number = architecture_of(major, minor);
+  require(number.has_value(),
+          "grouped_gemm: device {}: got sm_{}{}, expected {}, for which this build has kernels",
+          device, major, minor, devices_with_kernels());
+  return *number;
 }
+
+const plan::GroupedPlans& plans_here() {
+  return plan::grouped_plans_of("grouped_gemm", architecture_here());
+}
+
+}  // namespace
 
 plan::GroupedProduct product_of(const GroupedGemm& g) {
   return {g.rows, g.n, g.k, g.experts, g.gating != Gating::one, g.dtype};
 }
 
-GroupedParams params_of(const GroupedGemm& g, GroupedTiling tiling, std::uint32_t* word) {
-  GroupedParams p{};
-  p.n = static_cast<int>(product_of(g).out_n());
-  const plan::GroupedShape& shape = plan::shape_of(tiling);
-  fill_weight(p, g, shape.weight_rows);
-  for (int i = 0; i < plan::row_maps(shape); ++i)
-    p.rows[i] = rows_map({g.x, g.rows, g.k}, g.dtype, 8 * (i + 1));
-  for (int i = 0; i < plan::result_maps(shape); ++i)
-    p.results[i] = rows_map({g.out, g.rows, p.n}, g.dtype, 8 * (i + 1));
-  p.tiles = plan::grouped_tiles(product_of(g), tiling);
-  p.begins = g.begins;
-  p.sources = g.sources;
-  p.scale = g.scale;
-  p.bias = g.bias;
-  p.out = g.out;
-  p.word = word;
-  p.experts = g.experts;
-  p.steps = static_cast<int>((g.k + 63) / 64);
-  p.activation = g.activation;
-  return p;
+std::span<const plan::GroupedShape> grouped_shapes() { return plans_here().shapes; }
+
+const plan::GroupedShape& grouped_shape(const GroupedGemm& g) {
+  return plans_here().rule(product_of(g));
 }
 
-GroupedEntry entry_of(const GroupedGemm& g, GroupedTiling tiling) {
-  const GroupedEntry entry = grouped_entry(g.dtype, g.gating != Gating::one, tiling);
-  require(entry.kernel != nullptr, "grouped_gemm: dtype: got {}, expected {} on GPUs",
-          name_of(g.dtype), names_of_gpu_dtypes());
-  return entry;
-}
-
-}  // namespace
-
-GroupedTiling grouped_tiling(const GroupedGemm& g) { return plan::grouped_tiling(product_of(g)); }
-
-void grouped_gemm(const GroupedGemm& g, GroupedTiling tiling, cudaStream_t stream) {
-  const GroupedEntry entry = entry_of(g, tiling);
+void grouped_gemm(const GroupedGemm& g, const plan::GroupedShape& shape, cudaStream_t stream) {
+  require(with_element(g.dtype, [](auto) { return true; }),
+          "grouped_gemm: dtype: got {}, expected {} on GPUs", name_of(g.dtype),
+          names_of_gpu_dtypes());
   check_call(g);
-  if (g.rows == 0) return;
-  const GroupedParams params = params_of(g, tiling, tile_word(stream));
-  const int cluster = plan::shape_of(tiling).cluster;
-  std::array<cudaLaunchAttribute, 2> attributes{};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim.x = static_cast<unsigned>(cluster);
-  attributes[1].val.clusterDim.y = 1;
-  attributes[1].val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(multiprocessors_here() / cluster * cluster));
-  config.blockDim = dim3(kGroupedThreads);
-  config.dynamicSmemBytes = static_cast<std::size_t>(entry.shared_bytes);
-  config.stream = stream;
-  config.attrs = attributes.data();
-  config.numAttrs = cluster > 1 ? 2 : 1;
-  void* arguments[] = {const_cast<GroupedParams*>(&params)};
-  load(entry);
-  check(cudaLaunchKernelExC(&config, entry.kernel, arguments), "launching grouped_gemm");
+  const ArchitectureGrouped& kernels = grouped_of(architecture_here());
+  if (g.rows > 0) kernels.launch(g, shape, stream);
 }
 
-void load_grouped_gemm() {
-  const cudaError_t status = for_each_gpu_dtype([](DType dtype) {
-    for (const bool gated : {false, true})
-      for (const auto tiling : kGroupedTilings) load(grouped_entry(dtype, gated, tiling));
-    return cudaSuccess;
-  });
-  check(status, "loading grouped_gemm");
-}
-
-void grouped_gemm(const GroupedGemm& g, cudaStream_t stream) {
-  grouped_gemm(g, grouped_tiling(g), stream);
-}
+void load_grouped_gemm() { grouped_of(architecture_here()).load(); }
 
 }  // namespace tilelace::cuda

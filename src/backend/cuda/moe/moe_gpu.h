@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "plan/grouped_product.h"
 #include "schedule/moe_map.h"
@@ -82,18 +83,18 @@ struct GroupedGemm {
   Gating gating = Gating::one;
   Activation activation = Activation::none;  ///< gated: must be none; otherwise any but swiglu
 };
-using plan::computed_rows;
-using plan::GroupedTiling;
-using plan::kGroupedTilings;
-/// The tiling that grouped_gemm takes by default. It depends only on sizes and fits every routing.
-GroupedTiling grouped_tiling(const GroupedGemm&);
+plan::GroupedProduct product_of(const GroupedGemm&);
+/// The shapes of tiles that the current device has kernels for. Errors: usage (it has none).
+std::span<const plan::GroupedShape> grouped_shapes();
+/// The shape that a call takes where no table names one. Errors: as above.
+const plan::GroupedShape& grouped_shape(const GroupedGemm&);
 
-/// Errors: usage (shape, type, null, misaligned), system.
-void grouped_gemm(const GroupedGemm&, cudaStream_t);
-/// The same with the caller's choice of tiling.
-void grouped_gemm(const GroupedGemm&, GroupedTiling, cudaStream_t);
+/// The call, in tiles of one of the device's shapes. Errors: usage (shape, type, null, misaligned,
+/// a device without kernels), system.
+void grouped_gemm(const GroupedGemm&, const plan::GroupedShape&, cudaStream_t);
 
-/// Loads the kernels of grouped_gemm now, so that calls need not. Error: system.
+/// Loads the kernels of grouped_gemm now, so that calls need not. Errors: usage (a device without
+/// kernels), system.
 void load_grouped_gemm();
 /// Loads the kernels of make_map, permute_rows and sum_slots likewise. Error: system.
 void load_moe_rows();

@@ -104,16 +104,16 @@ void GpuMoePasses::grouped_gemm(const GroupedGemmArgs& a) {
   g.dtype = a.x.dtype;
   g.gating = gating_of(a.activation);
   g.activation = activation_of(a.activation);
-  const plan::GroupedProduct product{g.rows, g.n, g.k, g.experts, g.gating != Gating::one, g.dtype};
-  const auto choose = [&] { return plan::choose_tiles(product, machine_).tiling; };
-  const GroupedTiling tiling =
-      machine_.tuning == nullptr ? plan::grouped_tiling(product) : tilings_.get(product, choose);
-  cuda::grouped_gemm(g, tiling, on(a.stream));
+  const plan::GroupedProduct product = product_of(g);
+  const auto choose = [&] { return plan::choose_tiles(product, machine_).shape; };
+  const plan::GroupedShape& shape =
+      machine_.tuning == nullptr ? grouped_shape(g) : shapes_.get(product, choose);
+  cuda::grouped_gemm(g, shape, on(a.stream));
 }
 
 void GpuMoePasses::take_machine(const Machine& machine) {
   machine_ = machine;
-  tilings_.clear();
+  shapes_.clear();
 }
 
 std::size_t GpuMoePasses::ProductHash::operator()(const plan::GroupedProduct& p) const {

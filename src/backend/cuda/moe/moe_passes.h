@@ -29,7 +29,7 @@ class GpuMoePasses : public MoePasses {
   struct ProductHash {
     std::size_t operator()(const plan::GroupedProduct&) const;
   };
-  Recent<plan::GroupedProduct, plan::GroupedTiling, ProductHash> tilings_{4096};
+  Recent<plan::GroupedProduct, plan::GroupedShape, ProductHash> shapes_{4096};
 };
 
 }  // namespace tilelace::cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "plan/sm90_grouped.h"
 #include "schedule/grouped_tiles.h"
 #include "tilelace/choices.h"
 
@@ -12,6 +13,9 @@ namespace tilelace::cuda {
 
 /// TMA boxes of 8, 16, 24 to 96 rows: what a CTA loads or stores of a tile at once.
 constexpr int kRowBoxes = 12;
+/// The most eights of rows that a CTA loads of a tile, and that a warpgroup stores at once.
+constexpr int row_maps(const plan::GroupedShape& shape) { return shape.most / 8 / shape.cluster; }
+constexpr int result_maps(const plan::GroupedShape& shape) { return shape.chunk_rows / 8; }
 constexpr int kGroupedGroups = 2;  ///< warpgroups that multiply
 constexpr int kGroupedThreads = 128 * (kGroupedGroups + 1);
 

@@ -3,9 +3,8 @@
 // describe tiles, and the number at which each expert's tiles begin.
 #pragma once
 #include "backend/cuda/device/ptx.h"
+#include "backend/cuda/kernels/sm90/grouped.h"
 #include "backend/cuda/kernels/sm90/ring.h"
-#include "backend/cuda/moe/grouped.h"
-#include "backend/cuda/moe/moe_gpu.h"
 
 namespace tilelace::cuda {
 
@@ -27,7 +26,7 @@ template <class E, bool kIsGated, int kShape>
 struct GroupedKernel {
   using Element = E;
   static constexpr bool kGated = kIsGated;
-  static constexpr plan::GroupedShape kForm = plan::kGroupedShapes[kShape];
+  static constexpr plan::GroupedShape kForm = plan::kSm90GroupedShapes[kShape];
   static constexpr int kMost = kForm.most;
   static constexpr int kWeightRows = kForm.weight_rows;
   static constexpr int kWeightBytes = kWeightRows * 128;
@@ -36,8 +35,8 @@ struct GroupedKernel {
   static constexpr int kChunkRows = kForm.chunk_rows;
   static constexpr int kColumns = kGated ? kWeightRows / 2 : kWeightRows;  ///< columns of a CTA
   static constexpr int kStageBytes = kWeightBytes + kMost * 128;
-  static constexpr int kRowMaps = plan::row_maps(kForm);
-  static constexpr int kResultMaps = plan::result_maps(kForm);
+  static constexpr int kRowMaps = row_maps(kForm);
+  static constexpr int kResultMaps = result_maps(kForm);
   static_assert(kMost % kChunkRows == 0 && kRowMaps <= kRowBoxes && kResultMaps <= kRowBoxes);
 
   /// What those who load, multiply and store must know about a tile.
@@ -56,7 +55,7 @@ struct GroupedKernel {
     std::uint64_t listed[kGroupedSlots], done[kGroupedSlots];
     std::uint64_t given[kDealt], taken[kDealt];  ///< `taken`: in the cluster's first CTA
     int tile[kDealt];                            ///< dealt to the cluster
-    int before[kMostMoeExperts + 1];             ///< [e]: number of tiles of all experts before e
+    int before[plan::kMostMoeExperts + 1];       ///< [e]: number of tiles of all experts before e
   };
   static_assert(sizeof(Shared) <= 232448);
   using Ring = cuda::Ring<kStages>;

@@ -3,7 +3,7 @@
 // tiles that share operands run at about the same time, and find them in L2. In fixed turns,
 // clusters drift apart, and operands are read from memory again.
 #pragma once
-#include "backend/cuda/moe/grouped_shared.h"
+#include "backend/cuda/kernels/sm90/grouped_shared.h"
 #include "comm/cuda_atomics.h"
 
 namespace tilelace::cuda {

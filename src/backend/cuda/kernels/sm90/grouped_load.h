@@ -2,7 +2,7 @@
 // Two warps of the grouped product. One warp describes tiles, for the other warp, which loads their
 // operands into the ring in shared memory, and for the warpgroups that multiply.
 #pragma once
-#include "backend/cuda/moe/grouped_deal.h"
+#include "backend/cuda/kernels/sm90/grouped_deal.h"
 
 namespace tilelace::cuda {
 

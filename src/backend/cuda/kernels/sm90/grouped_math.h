@@ -4,8 +4,8 @@
 #pragma once
 #include "backend/cuda/device/activation.h"
 #include "backend/cuda/device/elements.h"
+#include "backend/cuda/kernels/sm90/grouped_shared.h"
 #include "backend/cuda/kernels/sm90/stage.h"
-#include "backend/cuda/moe/grouped_shared.h"
 #include "wgmma_shapes.h"
 
 namespace tilelace::cuda {

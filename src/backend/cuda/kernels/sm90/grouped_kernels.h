@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled kernels of the grouped product (moe_gpu.h).
+// The compiled kernels of the grouped product.
 #pragma once
-#include "backend/cuda/moe/grouped.h"
-#include "backend/cuda/moe/moe_gpu.h"
+#include "backend/cuda/kernels/sm90/grouped.h"
+#include "tilelace/dtype.h"
 
 namespace tilelace::cuda {
 
@@ -10,6 +10,7 @@ struct GroupedEntry {
   const void* kernel = nullptr;  ///< kernel that takes GroupedParams; null: none for this type
   int shared_bytes = 0;
 };
-GroupedEntry grouped_entry(DType, bool gated, GroupedTiling);
+/// The kernel of a shape in plan::kSm90GroupedShapes.
+GroupedEntry grouped_entry(DType, bool gated, const plan::GroupedShape&);
 
 }  // namespace tilelace::cuda

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <initializer_list>
 #include <iterator>
 #include <utility>
 
 #include "backend/cuda/base/element_types.h"
-#include "backend/cuda/moe/grouped_kernels.h"
-#include "backend/cuda/moe/grouped_load.h"
-#include "backend/cuda/moe/grouped_math.h"
+#include "backend/cuda/kernels/sm90/grouped_kernels.h"
+#include "backend/cuda/kernels/sm90/grouped_load.h"
+#include "backend/cuda/kernels/sm90/grouped_math.h"
 
 namespace tilelace::cuda {
 namespace {
@@ -68,18 +69,21 @@ GroupedEntry entry() {
           static_cast<int>(sizeof(typename K::Shared))};
 }
 template <class Element, bool kGated, int... kShapes>
-GroupedEntry entry(GroupedTiling tiling, std::integer_sequence<int, kShapes...> /*shapes*/) {
+GroupedEntry entry(const plan::GroupedShape& shape,
+                   std::integer_sequence<int, kShapes...> /*shapes*/) {
   const GroupedEntry all[] = {entry<GroupedKernel<Element, kGated, kShapes>>()...};
-  return all[static_cast<int>(tiling)];
+  for (const int i : {kShapes...})
+    if (plan::kSm90GroupedShapes[i] == shape) return all[i];
+  return {};
 }
 
 }  // namespace
 
-GroupedEntry grouped_entry(DType dtype, bool gated, GroupedTiling tiling) {
+GroupedEntry grouped_entry(DType dtype, bool gated, const plan::GroupedShape& shape) {
   return with_element(dtype, [&](auto e) -> GroupedEntry {
     using Element = typename decltype(e)::type;
-    constexpr std::make_integer_sequence<int, std::size(plan::kGroupedShapes)> shapes;
-    return gated ? entry<Element, true>(tiling, shapes) : entry<Element, false>(tiling, shapes);
+    constexpr std::make_integer_sequence<int, std::size(plan::kSm90GroupedShapes)> all;
+    return gated ? entry<Element, true>(shape, all) : entry<Element, false>(shape, all);
   });
 }
 
