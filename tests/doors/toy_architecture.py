@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """A new architecture comes by a row a layer: adds a toy one to a copy of the tree, counts the files that
-it touches, builds the copy's command and asks it for plans, and lets emulated GPUs of the toy run them.
+it touches, asks its row for experts, builds the copy's command and asks it for plans, and lets emulated
+GPUs of the toy run them.
 
 The toy, of compute capability 1.0, has two tiles and a cost of its own; its kernels are others' under
-its tiles' names.
+its tiles' names. It has none for mixtures of experts, and says so.
 usage: toy_architecture.py [--count] [--into DIR] [--cost X]
-  --count     only adds it and counts the files: what the gate does, in a second
+  --count     only adds it, counts the files and asks for experts: what the gate does, in seconds
   --into DIR  a copy that stays, for builds that begin where the last one ended
   --cost X    another cost than is asked for, us a MFLOP: predictions must be found wrong
 """
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 
 from tree_copy import ROOT, add_to_copy, arguments, build, configure, expect, file_called, run, say
@@ -90,7 +92,36 @@ EDITS = [
     ("architecture_kernels.cc", r"(std::array kRows\{(?s:.*?))(?=\};)", r"\1, kToyRow"),
     ("architecture_kernels.cc", r'(?=#include "core/architecture.h")',
      '#include "backend/cuda/gemm/toy_kernels.h"\n'),
+    ("architecture_grouped.cc", r"(std::array kRows\{(?s:.*?))(?=\};)", r'\1, ArchitectureGrouped{"toy"}'),
 ]
+
+NO_EXPERTS = "experts: got GPUs of toy, expected GPUs of sm_90a: only these have kernels for mixtures of experts"
+# Asks the rows of plans alone, with figures of no machine: what a build without the rest can.
+EXPERTS = """#include <cstdio>
+
+#include "core/architecture.h"
+#include "plan/gemm/architecture_plans.h"
+#include "tilelace/error.h"
+
+int main() {
+  using namespace tilelace;
+  const int toy = architecture_named("toy").value();
+  if (plan::has_experts(toy) || !plan::has_experts(0)) return 1;
+  if (plan::grouped_plans_of("first", 0).find("few") == nullptr) return 1;
+  try {
+    plan::grouped_plans_of("grouped_gemm", toy);
+  } catch (const Error& e) {
+    std::printf("%s error: %s\\n", name_of(e.kind()).data(), e.what());
+  }
+  return 0;
+}
+"""
+NO_FIGURES = """#pragma once
+#include "plan/base/hardware.h"
+namespace tilelace::plan {
+inline constexpr Hardware k_sm_90a_hardware{};
+}
+"""
 
 
 def replace(file: Path, old: str, new: str) -> None:
@@ -132,6 +163,9 @@ def check_plans(tilelace: Path) -> None:
     expect(plan(tilelace, "gemm_rs", *cuda, "--architecture", "to", fails=True),
            "--architecture: got to, expected one of sm_90a, toy")
     expect(run(tilelace, "plan", "--help"), "sm_90a, toy")
+    layer = ("plan", "moe_rs", "--tp", RANKS, "--m", M, "--model", "mixtral-8x7b", "--wide", "--backend", "cuda")
+    expect(run(tilelace, *layer), "tiles    many: ")
+    expect(run(tilelace, *layer, "--architecture", "toy", fails=True), f"plan: {NO_EXPERTS}")
 
 
 def check_first_row(tilelace: Path) -> str:
@@ -169,14 +203,28 @@ def check_command(tree: Path, right: bool) -> None:
     expect(run("c++", "-std=c++20", "-fsyntax-only", f"-I{tree}/include", f"-I{tree}/src",
                f"-I{at}/src/plan/generated", rows, fails=True),
            "static assertion failed")
-    replace(rows, "k_sm_90a_hardware}", "k_sm_90a_hardware}" + PLANS_ROW)
+    replace(rows, "sm90_grouped_shape}}", "sm90_grouped_shape}}" + PLANS_ROW)
     say("twice the cost, no row of plans: found")
 
 
+def check_experts(tree: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        at = Path(folder)
+        (at / "hardware_values.h").write_text(NO_FIGURES)
+        (at / "experts.cc").write_text(EXPERTS)
+        run("c++", "-std=c++20", "-O0", "-DFMT_SHARED", f"-I{tree}/include", f"-I{tree}/src", f"-I{at}",
+            at / "experts.cc", tree / file_called("architecture_plans.cc"), "-lfmt", "-o", at / "experts")
+        expect(run(at / "experts"), f"usage error: grouped_gemm: {NO_EXPERTS}")
+    say("experts on the toy: refused, on the first row as before")
+
+
+def few_gpus(capability: int) -> dict[str, str]:
+    return {**os.environ, "TILELACE_EMULATED_GPUS": "2", "TILELACE_EMULATED_MULTIPROCESSORS": "8",
+            "TILELACE_EMULATED_CAPABILITY": str(capability)}
+
+
 def emulated(program: Path, *arguments: object, capability: int, fails: bool = False) -> str:
-    few = {"TILELACE_EMULATED_GPUS": "2", "TILELACE_EMULATED_MULTIPROCESSORS": "8",
-           "TILELACE_EMULATED_CAPABILITY": str(capability)}
-    return run(program, "--dtypes", "bf16", "--small", *arguments, env={**os.environ, **few}, fails=fails)
+    return run(program, "--dtypes", "bf16", "--small", *arguments, env=few_gpus(capability), fails=fails)
 
 
 def check_emulated(tree: Path) -> None:
@@ -188,6 +236,8 @@ def check_emulated(tree: Path) -> None:
         "-DTILELACE_EXAMPLES=OFF", "-DTILELACE_GEMM=reference", f"-DTILELACE_TILES={';'.join(KERNELS)}")
     build(at, "emulated_gemm_check")
     build(at, "emulated_conformance")
+    build(at, "emulated_moe_check")
+    build(at, "emulated_experts")
     check, conformance = at / "bin/emulated_gemm_check", at / "bin/emulated_conformance"
     for capability in (90, 10):
         emulated(check, "--shapes", 12, capability=capability)
@@ -196,6 +246,14 @@ def check_emulated(tree: Path) -> None:
     for op in ("gemm_rs", "gemm_ar"):
         emulated(conformance, "--ops", op, "--ranks", 2, "--shapes", 2, capability=10)
     say("emulated GPUs of the toy: right by its kernels")
+    few = ("--shapes", 4, "--graphs", 1, "--repeats", 1, "--calls", 1)
+    emulated(at / "bin/emulated_moe_check", *few, capability=90)
+    expect(emulated(at / "bin/emulated_moe_check", *few, capability=10, fails=True), f"grouped_gemm: {NO_EXPERTS}")
+    said = run(at / "bin/emulated_experts", 2, 1, 1, env=few_gpus(10), fails=True)
+    ranks = [line for line in said.split("\n") if line.startswith("WRONG")]
+    if not ranks or len(ranks) % 2 != 0 or any(f"usage error: prepare_moe: {NO_EXPERTS}" not in r for r in ranks):
+        sys.exit(f"experts: got\n{said}\nexpected both ranks to be refused")
+    say("experts on emulated GPUs of the toy: refused on every rank")
     # A tile that has another's kernels; one that is planned with, and has none.
     kernels, plans = (tree / name for name in ("src/backend/cuda/gemm/toy_kernels.h", "src/plan/gemm/toy_plans.h"))
     for file, old, new, wrong in [
@@ -219,7 +277,7 @@ def main() -> None:
         check_command(tree, asked.cost == COST)
         if asked.cost == COST:
             check_emulated(tree)
-    add_to_copy("toy architecture", asked, EDITS, check, new)
+    add_to_copy("toy architecture", asked, EDITS, check, new, always=check_experts)
 
 
 if __name__ == "__main__":

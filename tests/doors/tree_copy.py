@@ -132,9 +132,10 @@ def arguments(doc: str) -> argparse.ArgumentParser:
 
 
 def add_to_copy(what: str, asked: argparse.Namespace, edits: list[Edit],
-                check: Callable[[Path], None], new: dict[str, str] | None = None) -> None:
-    """Edits a copy, adds new files by their texts, counts both, and checks the copy unless only
-    --count was asked for."""
+                check: Callable[[Path], None], new: dict[str, str] | None = None,
+                always: Callable[[Path], None] = lambda tree: None) -> None:
+    """Edits a copy, adds new files by their texts, counts both, and checks the copy: by `always`,
+    and by `check` unless only --count was asked for."""
     new = new or {}
     with tempfile.TemporaryDirectory() as folder:
         tree = (asked.into or Path(folder)).resolve()
@@ -145,5 +146,6 @@ def add_to_copy(what: str, asked: argparse.Namespace, edits: list[Edit],
         say(f"{what}: {len(files)} files, at most {MOST_FILES}: {', '.join(files)}")
         if len(files) > MOST_FILES:
             sys.exit(1)
+        always(tree)
         if not asked.count:
             check(tree)
