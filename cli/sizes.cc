@@ -107,7 +107,6 @@ const char* plan_help() {
   path=fused|medium|unfused            one schedule; a GEMM per shard; one after the other
   route=mesh|ring|two_level            who sends to whom (two_level: local_ranks=N per node)
   transport=push|pull|store|nccl       who moves the bytes (nccl: GPU ranks, ag_gemm)
-  transport=add                        the owner's memory adds: GPU ranks, unfused gemm_rs
   transport=multimem                   the switch adds: GPU ranks, gemm_ar, with --multicast
   chunk=ROWS                           rows of one transfer
   tile_m=ROWS, tile_n=COLUMNS          what a worker computes at a time

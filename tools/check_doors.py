@@ -23,7 +23,7 @@ BUILD = ["CMakeLists.txt", "CMakePresets.json", "pyproject.toml", "cmake"]
 
 # Files outside its own that may name one, and labels that may be there: today's numbers, which only
 # fall.
-LIMITS = {"op": 12, "dtype": 8, "transport": 8, "architecture": 1, "default": 0}
+LIMITS = {"op": 12, "dtype": 8, "transport": 7, "architecture": 1, "default": 0}
 KINDS = [kind for kind in LIMITS if kind != "default"]
 # Switches over an enum of ours that keep a default, and why.
 MAY_DEFAULT = {
@@ -33,7 +33,7 @@ MAY_DEFAULT = {
 
 OPS = ("ag_gemm", "gemm_rs", "gemm_ar")
 SUMS = ("gemm_rs", "gemm_ar")
-TRANSPORTS = ("push", "pull", "store", "nccl", "add", "multimem")
+TRANSPORTS = ("push", "pull", "store", "nccl", "multimem")
 ALL = None  # own for every value
 
 # What belongs to whom: (kind, path or its beginning before a star, its values, why).
@@ -61,7 +61,7 @@ OWN = [
     ("op", "src/plan/ways/gather_*", ("ag_gemm",), "its plans"),
     ("op", "src/plan/ways/gemm_rs_way.*", ("gemm_rs",), "its plans"),
     ("op", "src/plan/ways/gemm_ar_way.*", ("gemm_ar",), "its plans"),
-    ("op", "src/plan/ways/handed_partials_way.*", ("gemm_rs",), "its plans"),
+    ("op", "src/plan/ways/copied_partials_way.*", ("gemm_rs",), "its plans"),
     ("op", "src/plan/ways/kept_partials_way.*", ("gemm_ar",), "its plans"),
     ("op", "src/plan/ways/unfused_sum_way.*", SUMS, "their unfused plans"),
     ("op", "src/backend/cpu/gather_verbs.h", ("ag_gemm",), "its verbs"),
@@ -75,7 +75,7 @@ OWN = [
     ("op", "src/backend/cuda/link/nccl_rows*", ("ag_gemm",), "its rows by NCCL"),
     ("op", "src/backend/cuda/reduce/gemm_rs_calls.*", ("gemm_rs",), "its launches"),
     ("op", "src/backend/cuda/reduce/gemm_ar_calls.*", ("gemm_ar",), "its launches"),
-    ("op", "src/backend/cuda/reduce/handed_partials.*", ("gemm_rs",), "its launches"),
+    ("op", "src/backend/cuda/reduce/copied_partials.*", ("gemm_rs",), "its launches"),
     ("op", "src/backend/cuda/reduce/kept_partials.*", ("gemm_ar",), "its launches"),
     ("op", "src/backend/cuda/reduce/unfused_sums.*", SUMS, "their unfused launches"),
     ("op", "src/backend/cuda/reduce/reduce_launch.*", SUMS, "their unfused launches"),
@@ -94,7 +94,6 @@ OWN = [
     ("dtype", "src/backend/cuda/base/gpu_elements.h", ALL, "the types of kernels"),
     ("dtype", "src/backend/cuda/base/element_types.h", ALL, "the table of GPUs and their libraries"),
     ("dtype", "src/backend/cuda/device/elements.h", ALL, "how kernels convert"),
-    ("dtype", "src/backend/cuda/device/landings.h", ALL, "how kernels add in place"),
     ("dtype", "src/backend/cuda/device/proxy.h", ALL, "the instructions that add in place"),
     ("dtype", "src/backend/cuda/device/sums_by.h", ALL, "the instructions of the switch"),
     ("architecture", "src/core/architecture.h", ALL, "the table"),

@@ -174,7 +174,7 @@ RUNS = {
     "gemm_ar": Run(8, "gemm_ar"),
     # Relays need so many multiprocessors; from three ranks on what came is handed on.
     "copies": Run(5, "ag_gemm", "pull by shard,ring by shard", multiprocessors=17, ranks=3),
-    "unfused": Run(4, "gemm_rs,gemm_ar", "unfused add,unfused ring,unfused store,unfused pull"),
+    "unfused": Run(4, "gemm_rs,gemm_ar", "unfused store,unfused pull"),
     "pushed": Run(4, "gemm_rs,gemm_ar", PUSHED),
     "sums": Run(8, "gemm_ar", "pull in one shot,pull in two shots"),
     "direct": Run(8, "gemm_ar", "store,store by columns"),

@@ -20,11 +20,10 @@ enum class Path : std::uint8_t { fused, medium, unfused };
 /// `two_level`: ranks send within nodes and between nodes; all nodes have equally many ranks.
 enum class RouteKind : std::uint8_t { mesh, ring, two_level };
 /// Who moves bytes. `push`: a copy engine of the sender. `pull`: a copy engine of the receiver.
-/// `store`: the workers that compute. `nccl`: NCCL (GPU ranks). `add`: the receiver's memory adds
-/// partial sums as they arrive (GPU ranks, gemm_rs), so the last bits of a sum differ from run to
-/// run. `multimem`: the NVLink switch adds the partial sums of all ranks, in its own order, and
-/// stores the result on all ranks (GPU ranks, gemm_ar). More in transport_table.h.
-enum class Transport : std::uint8_t { push, pull, store, nccl, add, multimem };
+/// `store`: the workers that compute. `nccl`: NCCL (GPU ranks). `multimem`: the NVLink switch adds
+/// the partial sums of all ranks, in its own order, and stores the result on all ranks (GPU ranks,
+/// gemm_ar). More in transport_table.h.
+enum class Transport : std::uint8_t { push, pull, store, nccl, multimem };
 
 /// Where a rank keeps its tensors and computes: `cpu`, or `cuda` with one GPU per rank.
 enum class Device : std::uint8_t { cpu, cuda };

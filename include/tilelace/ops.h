@@ -71,10 +71,10 @@ void ag_gemm(Communicator&, const AgGemmArgs&, const PlanOptions& = {});
 /// GEMM + reduce-scatter: out [m_r, n] is this rank's rows of act(S + bias), or of S + bias +
 /// residual, where S is the sum over ranks of x [m, k] * weight^T.
 /// The sum runs in fp32 in rank order 0..ranks-1 and is rounded once; all runs give the same bits.
-/// (Ring and two-level routes sum along their route, also in a fixed order; transport add has no
-/// fixed order.) Partials are sent in type Plan::partials; on GPUs, plans that are not fused round
-/// each rank's own partial to that type, too. On GPUs: bf16 and fp16, n and k multiples of 8, at
-/// most 8 ranks, fused, medium or unfused as the plan says.
+/// (Ring and two-level routes of CPU ranks sum along their route, also in a fixed order.) Partials
+/// are sent in type Plan::partials; on GPUs, plans that are not fused round each rank's own partial
+/// to that type, too. On GPUs: bf16 and fp16, n and k multiples of 8, at most 8 ranks, fused,
+/// medium or unfused as the plan says.
 /// Collective. CPU ranks: blocking. GPU ranks: enqueued on args.stream, as ag_gemm; later work in
 /// the stream sees the whole `out` and may write the inputs. Alignment: 16 bytes.
 /// Traffic: (m - m_r) * n partials leave each rank (mesh). Errors: as ag_gemm.

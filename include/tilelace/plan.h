@@ -161,7 +161,7 @@ std::shared_ptr<const plan::TuningTable> read_tuning(const std::string& file);
 /// (those after "asked:" only if PlanOptions ask for them):
 ///   ag_gemm  mesh or ring; fused, medium, unfused; push, pull, store; asked: nccl
 ///   gemm_rs  mesh; fused and unfused; store, pull, push (few rows); asked: medium with push,
-///            unfused ring with store, unfused add, fused with straddle
+///            fused with straddle
 ///   gemm_ar  mesh; fused and unfused; store, pull, push (few rows); asked: multimem
 /// Partial sums have the operands' type.
 /// Errors: usage, if the problem is malformed or an option is not possible for it; the text says

@@ -15,9 +15,8 @@
 namespace tilelace {
 
 /// Who carries bytes. `engine`: a copy engine (for sums on GPUs, kernels in most plans; see Plan).
-/// `worker`: the workers that compute. `library`: NCCL. `memory`: the receiver's memory, which adds
-/// values as they arrive. `switched`: the NVLink switch.
-enum class Carrier : std::uint8_t { engine, worker, library, memory, switched };
+/// `worker`: the workers that compute. `library`: NCCL. `switched`: the NVLink switch.
+enum class Carrier : std::uint8_t { engine, worker, library, switched };
 
 /// Facts about a transport.
 struct TransportRow {
@@ -33,13 +32,9 @@ struct TransportRow {
   [[nodiscard]] constexpr bool by_workers() const { return carrier == Carrier::worker; }
   /// Whether libnccl must be installed.
   [[nodiscard]] constexpr bool needs_nccl() const { return carrier == Carrier::library; }
-  /// Whether memory has to be mapped for multicast.
+  /// Whether memory has to be mapped for multicast. If so, the transport itself adds: it is only
+  /// for sums, and does not add in rank order.
   [[nodiscard]] constexpr bool needs_multicast() const { return carrier == Carrier::switched; }
-  /// Whether the owner's memory adds values in the order of arrival. If so, the last bits of sums
-  /// differ from run to run.
-  [[nodiscard]] constexpr bool by_memory() const { return carrier == Carrier::memory; }
-  /// Whether the transport itself adds. If so, it is only for sums, and does not add in rank order.
-  [[nodiscard]] constexpr bool adds() const { return by_memory() || needs_multicast(); }
 };
 
 namespace detail {
@@ -51,8 +46,6 @@ inline constexpr std::array kTransports{
     TransportRow{.transport = Transport::store, .name = "store", .carrier = Carrier::worker},
     TransportRow{
         .transport = Transport::nccl, .name = "nccl", .carrier = Carrier::library, .gpus = true},
-    TransportRow{
-        .transport = Transport::add, .name = "add", .carrier = Carrier::memory, .gpus = true},
     TransportRow{.transport = Transport::multimem,
                  .name = "multimem",
                  .carrier = Carrier::switched,

@@ -54,8 +54,7 @@ std::string to_string(const CallSpec& s) {
   if (s.straddle) text += " straddle";
   if (s.deliver) text += " deliver";
   if (s.unfused) text += " unfused";
-  static constexpr std::array<std::string_view, 3> kHands = {"copied", "added", "ring"};
-  if (s.hand) text += fmt::format(" handed {}", kHands.at(static_cast<std::size_t>(*s.hand)));
+  if (s.copied) text += " copied";
   if (s.shots != 1) text += fmt::format(" shots {}", s.shots);
   if (s.direct) text += " direct";
   if (s.lag != 0) text += fmt::format(" lag {}", s.lag);
@@ -185,8 +184,8 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (s.direct && (!switched || s.shots != 2)) return "direct is for multimem in two shots";
   if (switched && (!row_of(s.op).shares || !mesh || s.unfused || s.blocks != 1))
     return "multimem is for fused gemm_ar over the mesh, of one block";
-  if (s.hand && (!s.unfused || !row_of(s.op).scatters() || s.shots != 1)) {
-    return "field hand is for unfused gemm_rs with shots 1";
+  if (s.copied && (!s.unfused || !row_of(s.op).scatters() || s.shots != 1)) {
+    return "field copied is for unfused gemm_rs with shots 1";
   }
   if (auto reason = legal_lag(s, ranks)) return reason;
   if (auto reason = legal_walk(s, ranks)) return reason;
@@ -197,7 +196,7 @@ std::optional<std::string> legal(const CallSpec& s, int ranks) {
   if (row_of(s.transport).by_workers() && row_of(s.op).scatters()) {
     return "unfused needs transport pull or, for gemm_ar, store";
   }
-  if (row_of(s.transport).pushes() && !s.hand)
+  if (row_of(s.transport).pushes() && !s.copied)
     return "unfused cannot have transport push: use exchange";
   if (s.cols != 1 || s.blocks != 1 || s.straddle)
     return "unfused sums must have cols 1, one block and no straddle";

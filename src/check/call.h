@@ -49,9 +49,9 @@ struct CallSpec {
   /// The transport is pull or, for a two-shot gemm_ar, store; pushed sums are checked as
   /// collectives. The GEMM is one step, so tiles do not matter.
   bool unfused = false;
-  /// Unfused gemm_rs: partials are handed to their owners in this way (schedule/hand_rows.h). Then
+  /// Unfused gemm_rs: a product a shard, whose partial a copy engine takes to its owner. Then
   /// `transport` has no effect, but must not be store.
-  std::optional<schedule::HandWay> hand;
+  bool copied = false;
   int shots = 1;        ///< transport multimem: 1 is one-shot, 2 is two-shot
   bool direct = false;  ///< multimem, two-shot: sums are stored straight in the peers' results
   /// Fused gemm_ar of GPUs (schedule/share_order.h): the own tiles of a column are computed `lag`
@@ -160,7 +160,7 @@ class CallPlan {
     if (row_of(spec_.transport).needs_multicast()) return f(switched_[r]);
     if (spec_.lag > 0) return f(shared_[r]);
     if (!spec_.unfused) return visit(rank, f);
-    return spec_.hand ? f(handed_[r]) : f(sums_[r]);
+    return spec_.copied ? f(copied_[r]) : f(sums_[r]);
   }
 
   [[nodiscard]] bool has(Region region) const;
@@ -186,7 +186,7 @@ class CallPlan {
   void make_reduce(schedule::GemmReduce s);
   void cut_reduce();
   void cut_sums();
-  void cut_handed();
+  void cut_copied();
   void cut_switched();
   void cut_shared();
   void cut_exchange();
@@ -203,7 +203,7 @@ class CallPlan {
   std::vector<ManyReduceTiles> many_reduce_;
   std::vector<PairTiles> pairs_;
   std::vector<schedule::ReduceRows> sums_;
-  std::vector<schedule::HandRows> handed_;
+  std::vector<CopiedRows> copied_;
   std::vector<schedule::TileSums> switched_;
   std::vector<schedule::SharedTiles> shared_;
   std::vector<ExchangeCall> exchanges_;

@@ -82,7 +82,7 @@ CallPlan::CallPlan(const CallSpec& spec, int ranks, int workers)
   else if (spec.lag > 0)
     cut_shared();
   else if (spec.unfused)
-    spec.hand ? cut_handed() : cut_sums();
+    spec.copied ? cut_copied() : cut_sums();
   else
     row_of(spec.op).gathers ? cut_gather() : cut_reduce();
   rows_.close();
@@ -199,23 +199,20 @@ void CallPlan::cut_sums() {
   num_flags_ = sums_.front().num_flags() + 1;
 }
 
-void CallPlan::cut_handed() {
+void CallPlan::cut_copied() {
   for (int rank = 0; rank < ranks_; ++rank) {
-    schedule::HandRows& s = handed_.emplace_back();
-    static_cast<schedule::ReduceRows&>(s) = schedule::make_reduce_rows(
-        split(), rank, schedule::SumForm::own_rows, 1, spec_.chunk_rows, workers_);
-    s.way = *spec_.hand;
-    Cuts& incoming = incoming_.emplace_back(handed_units(s, rank));
+    const CopiedRows& s = copied_.emplace_back(CopiedRows{schedule::make_reduce_rows(
+        split(), rank, schedule::SumForm::own_rows, 1, spec_.chunk_rows, workers_)});
+    Cuts& incoming = incoming_.emplace_back((ranks_ - 1) * s.rows[rank].size());
     for (int q = 0; q < ranks_; ++q)
       for (Index c = 0; c < s.chunks[q]; ++c) {
         const RowRange units = s.chunk(q, c).units;
         rows_.mark(units);
         for (int p = 0; p < ranks_; ++p)
-          if (s.way == schedule::HandWay::ring || (q == rank && p != q))
-            incoming.mark(handed_rows(s, rank, p, units));
+          if (q == rank && p != q) incoming.mark(copied_rows(s, rank, p, units));
       }
   }
-  num_flags_ = schedule::num_handed_flags(handed_.front()) + 1;
+  num_flags_ = copied_.front().num_flags() + 1;
 }
 
 void CallPlan::cut_switched() {
@@ -321,7 +318,7 @@ bool CallPlan::has(Region region) const {
     case Region::outgoing: return row_of(spec_.op).sums;
     case Region::incoming:
       return row_of(spec_.op).sums && !row_of(spec_.transport).needs_multicast() &&
-             (!spec_.unfused || spec_.hand);
+             (!spec_.unfused || spec_.copied);
   }
   return false;
 }

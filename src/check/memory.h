@@ -166,64 +166,6 @@ inline RowRange placed(RowRange own, Index place, RowRange rows) {
   return {begin, begin + rows.size()};
 }
 
-/// Number of units of region `incoming` at `rank` if partials are handed to owners (HandRows).
-inline Index handed_units(const schedule::HandRows& s, int rank) {
-  return s.way == schedule::HandWay::ring ? s.rows[s.ranks - 1].end
-                                          : (s.ranks - 1) * s.rows[rank].size();
-}
-/// Where `incoming` at `rank` holds these units: in a ring, at the same indices; otherwise in the
-/// source's area. The checker keeps the terms of different sources apart even if the real schedule
-/// adds them in one place.
-inline RowRange handed_rows(const schedule::HandRows& s, int rank, int source, RowRange units) {
-  if (s.way == schedule::HandWay::ring) return units;
-  return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
-}
-
-template <class Emit>
-void each_access(const schedule::HandRows& s, const Step& x, Emit&& emit) {
-  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
-    emit(Access{region, rank, rows, 0, 1, write});
-  };
-  const bool ring = s.way == schedule::HandWay::ring;
-  switch (x.verb) {
-    case Verb::partial: touch(Region::outgoing, s.rank, x.rows, true); break;
-    case Verb::store_partial:
-      touch(Region::outgoing, s.rank, x.rows, false);
-      // The addition also reads the owner's partial, which must be complete before the addition and
-      // stay valid until its end.
-      if (s.way == schedule::HandWay::added) touch(Region::outgoing, x.peer, x.rows, false);
-      touch(Region::incoming, x.peer, handed_rows(s, x.peer, s.rank, x.rows), true);
-      break;
-    case Verb::reduce:
-      for (int p = 0; p < s.ranks; ++p)
-        if (p != s.rank && (!ring || p == (s.rank + s.ranks - 1) % s.ranks))
-          touch(Region::incoming, s.rank, handed_rows(s, s.rank, p, x.rows), false);
-      break;
-    case Verb::store:
-      touch(Region::outgoing, s.rank, x.rows, false);
-      touch(Region::out, s.rank, x.rows, true);
-      break;
-    case Verb::signal:
-    case Verb::signal_header:
-    case Verb::wait:
-    case Verb::admit:
-    case Verb::compute:
-    case Verb::stage:
-    case Verb::push:
-    case Verb::pull:
-    case Verb::deliver:
-    case Verb::store_result:
-    case Verb::park:
-    case Verb::unpark:
-    case Verb::send_partial:
-    case Verb::fetch_partial:
-    case Verb::send_result:
-    case Verb::fetch_result:
-    case Verb::put_line:
-    case Verb::take_line: break;
-  }
-}
-
 /// Where `incoming` at `rank`, which sums these rows, holds the terms of `source`.
 inline RowRange shared_rows(const schedule::SharedTiles& s, int rank, int source, RowRange rows) {
   return placed(s.shard(rank), source < rank ? source : source - 1, rows);
@@ -349,6 +291,29 @@ void each_access(const schedule::ReduceRows& s, const Step& x, Emit&& emit) {
     case Verb::put_line:
     case Verb::take_line: break;
   }
+}
+
+/// Where `incoming` at `rank` holds these units of the partial of `source`.
+inline RowRange copied_rows(const CopiedRows& s, int rank, int source, RowRange units) {
+  return placed(s.rows[rank], (source + s.ranks - rank) % s.ranks - 1, units);
+}
+
+/// Here reduce reads the own partial and what copy engines have brought.
+template <class Emit>
+void each_access(const CopiedRows& s, const Step& x, Emit&& emit) {
+  const auto touch = [&](Region region, int rank, RowRange rows, bool write) {
+    emit(Access{region, rank, rows, 0, 1, write});
+  };
+  if (x.verb == Verb::store_partial) {
+    touch(Region::outgoing, s.rank, x.rows, false);
+    return touch(Region::incoming, x.peer, copied_rows(s, x.peer, s.rank, x.rows), true);
+  }
+  if (x.verb != Verb::reduce)
+    return each_access(static_cast<const schedule::ReduceRows&>(s), x, emit);
+  touch(Region::outgoing, s.rank, x.rows, false);
+  for (int p = 0; p < s.ranks; ++p)
+    if (p != s.rank) touch(Region::incoming, s.rank, copied_rows(s, s.rank, p, x.rows), false);
+  touch(Region::out, s.rank, x.rows, true);
 }
 
 }  // namespace tilelace::check

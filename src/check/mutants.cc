@@ -51,14 +51,10 @@ std::vector<CallSpec> pushed_sums() {
   return all;
 }
 
-std::vector<CallSpec> handed_sums() {
-  std::vector<CallSpec> all;
-  for (const auto hand :
-       {schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring}) {
-    all.push_back(small_sum(Op::gemm_rs, Transport::pull, 42));
-    all.back().hand = hand;
-  }
-  return all;
+CallSpec copied_sum() {
+  CallSpec s = small_sum(Op::gemm_rs, Transport::pull, 42);
+  s.copied = true;
+  return s;
 }
 
 /// Partials are kept, and tiles summed whole: few, so that every rank has a share of rows in each.
@@ -132,7 +128,7 @@ CheckConfig mixed_sums() {
   c.calls.push_back(small(Op::gemm_rs, RouteKind::mesh, Transport::store, 42));
   c.calls.push_back(small_sum(Op::gemm_ar, Transport::pull, 9));
   for (const CallSpec& spec : pushed_sums()) c.calls.push_back(spec);
-  for (const CallSpec& spec : handed_sums()) c.calls.push_back(spec);
+  c.calls.push_back(copied_sum());
   for (const CallSpec& spec : switched_sums()) c.calls.push_back(spec);
   for (const CallSpec& spec : shared_tiles()) c.calls.push_back(spec);
   for (const CallSpec& spec : gather_walks()) c.calls.push_back(spec);
@@ -198,7 +194,7 @@ std::vector<CheckConfig> mutant_scenarios() {
         std::pair(Op::gemm_ar, Transport::store)}) {
     all.push_back(three_of(small_sum(op, transport, 42)));
   }
-  for (const CallSpec& spec : handed_sums()) all.push_back(three_of(spec));
+  all.push_back(three_of(copied_sum()));
   for (const CallSpec& spec : switched_sums())
     for (const int workers : {1, 2, 9}) all.push_back(three_on(spec, workers));
   for (const CallSpec& spec : shared_tiles())

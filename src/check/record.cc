@@ -8,40 +8,31 @@
 namespace tilelace::check {
 namespace {
 
-/// The kernel that sums begins, which comes behind the product: `flag` says so to its workers.
-template <class Rows, class Verbs>
-void enter(const Rows& s, Index flag, Verbs& v) {
-  v.signal(s.rank, flag);
+/// The kernel that sums begins, which comes behind the product: the last flag says so to its
+/// workers.
+template <class Verbs>
+void enter(const schedule::ReduceRows& s, Verbs& v) {
+  v.signal(s.rank, s.num_flags());
   schedule::signal_headers(s.ranks, s.rank, v);
   v.admit();
 }
 
 /// The product, and then the headers.
-template <class Rows, class Verbs>
-void run_behind(const Rows& s, Index flag, Verbs& v) {
-  v.partial(schedule::SumChunk{s.rank, 0, {0, s.rows[s.ranks - 1].end}});
-  enter(s, flag, v);
-}
-template <class Rows, class Verbs>
-void run_product(const Rows& s, Verbs& v) {
-  run_behind(s, s.num_flags(), v);
-}
-
 template <class Verbs>
 void run_copy(const schedule::ReduceRows& s, Verbs& v) {
-  run_product(s, v);
+  v.partial(schedule::SumChunk{s.rank, 0, {0, s.rows[s.ranks - 1].end}});
+  enter(s, v);
 }
+/// Copies follow their products, and the kernel follows the copies.
 template <class Verbs>
-void run_copy(const schedule::HandRows& s, Verbs& v) {
-  if (s.way != schedule::HandWay::copied) return run_behind(s, schedule::num_handed_flags(s), v);
-  // Copies follow their products, and the kernel follows the copies.
+void run_copy(const CopiedRows& s, Verbs& v) {
   for (int i = 1; i <= s.ranks; ++i) {
     const int owner = (s.rank + i) % s.ranks;
     v.partial(schedule::SumChunk{owner, 0, s.rows[owner]});
     for (Index c = 0; c < s.chunks[owner] && owner != s.rank; ++c)
       v.store_partial(s.chunk(owner, c), owner);
   }
-  enter(s, schedule::num_handed_flags(s), v);
+  enter(s, v);
 }
 
 /// A worker of the kernel behind the product, which begins when that has ended.
@@ -52,10 +43,10 @@ void run_compute(const schedule::ReduceRows& s, int worker, Verbs& v) {
   if (worker < s.workers) schedule::run_reduce_rows(s, worker, v);
 }
 template <class Verbs>
-void run_compute(const schedule::HandRows& s, int worker, Verbs& v) {
-  v.wait(schedule::num_handed_flags(s));
+void run_compute(const CopiedRows& s, int worker, Verbs& v) {
+  v.wait(s.num_flags());
   v.admit();
-  if (worker < s.workers) schedule::run_hand_rows(s, worker, v);
+  if (worker < s.workers) schedule::run_copied_rows(s, worker, v);
 }
 
 /// Roles of a CTA whose rank keeps its partials, as verbs of lists. A count that each rank adds one

@@ -80,16 +80,6 @@ FlagName flag_name(const schedule::ReduceRows& s, Index flag) {
   return {fmt::format("sum(shard {}, chunk {})", owner, flag % s.max_chunks), owner};
 }
 
-FlagName flag_name(const schedule::HandRows& s, Index flag) {
-  if (flag == schedule::num_handed_flags(s)) return {"the own product", s.rank};
-  if (flag < 0 || flag > schedule::num_handed_flags(s)) return {fmt::format("flag {}", flag), -1};
-  const auto of = static_cast<int>(flag / s.max_chunks);
-  const bool ring = s.way == schedule::HandWay::ring;
-  return {
-      fmt::format("{} {}, chunk {})", ring ? "sum(shard" : "term(rank", of, flag % s.max_chunks),
-      ring ? (s.rank + s.ranks - 1) % s.ranks : of};
-}
-
 FlagName flag_name(const schedule::TileSums& s, Index flag) {
   const Index count = flag / s.ranks;
   if (flag < 0 || count >= schedule::num_counts(s.tiles()))

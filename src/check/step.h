@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "schedule/gather_tiles.h"
-#include "schedule/hand_rows.h"
 #include "schedule/reduce_rows.h"
 #include "schedule/reduce_tiles.h"
 #include "schedule/share_tiles.h"
@@ -57,8 +56,10 @@ FlagName flag_name(const schedule::ReduceTiles<Order>& s, Index flag) {
 FlagName flag_name(const schedule::ReduceRows&, Index flag);
 /// A count is recorded as several flags, one for each rank that adds to the count (record.cc).
 FlagName flag_name(const schedule::TileSums& s, Index flag);
-FlagName flag_name(const schedule::HandRows&, Index flag);
 FlagName flag_name(const schedule::SharedTiles&, Index flag);
+
+/// The sums of a gemm_rs whose partials copy engines take to their owners (run_copied_rows).
+struct CopiedRows : schedule::ReduceRows {};
 
 inline Step step_of(Verb verb, const schedule::GatherTile& t, int peer = -1) {
   return {verb, peer, t.source, 0, -1, t.rows, t.col};

@@ -53,8 +53,7 @@ std::vector<Index> random_rows(Dice& dice, Index m, int ranks) {
 /// A walk of kernels.
 void random_walk(Dice& dice, CallSpec& s, int ranks) {
   WalkSpec& w = s.walk;
-  s.straddle = s.unfused = false;
-  s.hand.reset();
+  s.straddle = s.unfused = s.copied = false;
   s.cols = dice.between(1, 6);
   w.along_cols = dice.one_in(2);
   if (dice.one_in(2)) w.wide = dice.between(1, 3), w.deep = dice.between(1, 3);
@@ -91,9 +90,7 @@ CallSpec random_call(Dice& dice, int ranks) {
     if (!row_of(s.op).shares && dice.one_in(3)) s.rows = random_rows(dice, s.m, ranks);
     s.unfused = row_of(s.op).sums && dice.one_in(2);
     if (s.unfused) s.cols = s.blocks = 1;
-    if (s.unfused && row_of(s.op).scatters() && dice.one_in(2))
-      s.hand = dice.any(
-          std::array{schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring});
+    s.copied = s.unfused && row_of(s.op).scatters() && dice.one_in(2);
     if (row_of(s.op).shares && dice.one_in(6)) {
       s.transport = Transport::multimem;
       s.unfused = false;
@@ -202,11 +199,8 @@ std::vector<CheckConfig> variants(const CallSpec& shape, int ranks, int workers)
     add_runs(all, sum, ranks, workers);
   }
   sum.transport = Transport::pull;
-  for (const auto hand :
-       {schedule::HandWay::copied, schedule::HandWay::added, schedule::HandWay::ring}) {
-    sum.hand = hand;
-    add_runs(all, sum, ranks, workers);
-  }
+  sum.copied = true;
+  add_runs(all, sum, ranks, workers);
   CallSpec switched = shape;
   switched.transport = Transport::multimem;
   switched.blocks = 1;

@@ -129,4 +129,11 @@ TILELACE_ROLE void run_reduce_rows(const ReduceRows& s, int worker, Verbs& v) {
   }
 }
 
+/// The same role where copy engines have brought the partials of own rows: the admission is the
+/// only wait, and reduce(chunk) adds them in rank order and stores the sum.
+template <class Verbs>
+TILELACE_ROLE void run_copied_rows(const ReduceRows& s, int worker, Verbs& v) {
+  for (Index c = worker; c < s.chunks[s.rank]; c += s.workers) v.reduce(s.chunk(s.rank, c));
+}
+
 }  // namespace tilelace::schedule

@@ -402,8 +402,8 @@ inline const std::vector<BadCall> kBadPlans = {
        o.chunk_rows = 64),
     AG("path: got the unknown value 3, expected fused, medium or unfused", o.path = Path{3}),
     AR("route: got the unknown value 9, expected mesh, ring or two_level", o.route = RouteKind{9}),
-    RS("transport: got the unknown value 6, expected push, pull, store, nccl, add or multimem",
-       o.transport = Transport{6}),
+    RS("transport: got the unknown value 5, expected push, pull, store, nccl or multimem",
+       o.transport = Transport{5}),
     RS("partials: got the unknown value 3, expected bf16, fp16 or fp32", o.partials = DType{3}),
     AR("plan fused mesh push is not possible: chunk_rows is 9223372036854775807, must "
        "be at most 1099511627776",

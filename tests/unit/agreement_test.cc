@@ -128,10 +128,8 @@ TEST(Agreement, EveryChoiceOfEveryWayCounts) {
       [](UnfusedSumWay& w) { w.transport = Transport::multimem; },
       [](UnfusedSumWay& w) { ++w.chunk_rows; }, [](UnfusedSumWay& w) { w.shots = 3 - w.shots; },
       [](UnfusedSumWay& w) { w.lines = !w.lines; }, [](UnfusedSumWay& w) { ++w.cublas; });
-  expect_all_differ(
-      scatter, gemm_hand_candidates(scatter, HandWay::ring).front(),
-      [](HandedPartialsWay& w) { w.way = HandWay::added; },
-      [](HandedPartialsWay& w) { ++w.chunk_rows; });
+  expect_all_differ(scatter, copied_partials_candidates(scatter).front(),
+                    [](CopiedPartialsWay& w) { ++w.chunk_rows; });
 }
 
 TEST(Agreement, SoDoesTheArchitecture) {

@@ -66,7 +66,7 @@ TEST(CliBackend, PlansAreReadAsTheyArePrinted) {
     if (at == std::string::npos) return f.err;
     return f.out.substr(at + 11, f.out.find("\n  why ", at) - at - 11);
   };
-  const std::string printed = plan_of(run_command(line + "transport=add"));
+  const std::string printed = plan_of(run_command(line + "path=medium"));
   EXPECT_EQ(plan_of(run_command(line, 100, printed)), printed);
   // A long one is printed in two lines, and may be copied so.
   const std::string gather =
@@ -83,11 +83,11 @@ TEST(CliBackend, PlansAreReadAsTheyArePrinted) {
   EXPECT_NE(cpu.err.find("a printed plan is for GPU ranks"), std::string::npos) << cpu.err;
 }
 
-TEST(CliBackend, PlansAddInTheOwnersMemoryWhenAsked) {
+TEST(CliBackend, PlansCopyPartialsWhenAsked) {
   const Finished f = run_command(
-      "plan gemm_rs --tp 4 --m 1024 --n 8192 --k 8192 --plan transport=add --backend cuda");
+      "plan gemm_rs --tp 4 --m 1024 --n 8192 --k 8192 --plan path=medium --backend cuda");
   EXPECT_EQ(f.code, 0) << f.err;
-  EXPECT_NE(f.out.find("  plan     gemm_rs unfused mesh add"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("  plan     gemm_rs medium mesh push"), std::string::npos) << f.out;
 }
 
 TEST(CliBackend, PlansSayWhatThereIs) {

@@ -95,6 +95,10 @@ TEST(PlanWords, WhatMeansNothingIsNamed) {
                 .find("got \"copy\""),
             std::string::npos);
   EXPECT_NE(error_of("").find("expected"), std::string::npos);
+  EXPECT_NE(error_of("gemm_ar unfused ring store; c128").find("got ring, expected mesh"),
+            std::string::npos);
+  EXPECT_NE(error_of("gemm_ar unfused mesh add; c128").find("got \"add\", expected a transport"),
+            std::string::npos);
 }
 
 TEST(PlanWords, NumbersThatSchedulesCannotTakeAreErrors) {

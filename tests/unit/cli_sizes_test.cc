@@ -85,7 +85,9 @@ TEST(CliSizes, PlanOptions) {
   want.tile_n = 96;
   EXPECT_EQ(o, want);
   EXPECT_EQ(parse_plan_options("--plan", ""), PlanOptions{});
-  EXPECT_EQ(parse_plan_options("--plan", "transport=add").transport, Transport::add);
+  EXPECT_EQ(parse_plan_options("--plan", "transport=multimem").transport, Transport::multimem);
+  EXPECT_EQ(error_of([] { parse_plan_options("--plan", "transport=add"); }),
+            "--plan transport: got \"add\", expected push, pull, store, nccl, multimem");
   EXPECT_EQ(error_of([] { parse_plan_options("--plan", "path"); }),
             "--plan: got \"path\", expected KEY=VALUE");
   EXPECT_EQ(error_of([] { parse_plan_options("--plan", "path=fast"); }),

@@ -17,7 +17,6 @@ if(NOT TILELACE_SANITIZE OR TILELACE_TEST_SET STREQUAL all)
   tilelace_test(gpu_orders_test TOGETHER SOURCES
     ${CMAKE_CURRENT_LIST_DIR}/gather_order_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/reduce_order_test.cc
-    ${CMAKE_CURRENT_LIST_DIR}/hand_rows_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/gather_exchange_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/pushed_sum_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/gemm_rs_plan_test.cc

@@ -151,46 +151,32 @@ TEST(CudaReducePlan, StagingHoldsThePartialsOfEveryPath) {
 }
 
 /// Only where they are asked for.
-TEST(CudaReducePlan, OtherWaysAreThereForTheAsking) {
-  PlanOptions medium = path(Path::medium), ring, add;
-  ring.route = RouteKind::ring;
-  add.transport = Transport::add;
-  std::set<std::uint32_t> hashes;
-  for (const auto& [o, way] : {std::pair(medium, HandWay::copied), std::pair(ring, HandWay::ring),
-                               std::pair(add, HandWay::added)}) {
-    for (const std::int64_t m : {1, 64, 1000, 4096}) {
-      const Problem p = sum_problem(Op::gemm_rs, m);
-      const Plan plan = make_plan(p, cuda_machine(), o);
-      EXPECT_EQ(way_of<HandedPartialsWay>(plan).way, way) << plan;
-      EXPECT_EQ(plan.path, path_of(way));
-      EXPECT_EQ(plan.route, route_of(way));
-      EXPECT_EQ(plan.transport, transport_of(way));
-      const HandedPartialsWay best = gemm_hand_candidates(p, way).front();
-      EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(p, best)));
-      EXPECT_GE(plan.staging_bytes, gemm_hand_staging_bytes(p));
-      EXPECT_EQ(says(plan.reason, "bits may differ"), way == HandWay::added) << plan.reason;
-      if (m == 1000) hashes.insert(agreement_hash(p, plan));
-    }
-    const Plan empty = make_plan(sum_problem(Op::gemm_rs, 0), cuda_machine(), o);
-    EXPECT_EQ(way_of(Op::gemm_rs, empty.path, empty.route, empty.transport), way);
+TEST(CudaReducePlan, PartialsAreCopiedWhenAsked) {
+  for (const std::int64_t m : {1, 64, 1000, 4096}) {
+    const Problem p = sum_problem(Op::gemm_rs, m);
+    const Plan plan = make_plan(p, cuda_machine(), path(Path::medium));
+    EXPECT_EQ(plan.path, Path::medium);
+    EXPECT_EQ(plan.route, RouteKind::mesh);
+    EXPECT_EQ(plan.transport, Transport::push);
+    const CopiedPartialsWay best = copied_partials_candidates(p).front();
+    EXPECT_EQ(choice_bytes(plan), choice_bytes(plan_of(p, best)));
+    EXPECT_GE(plan.staging_bytes, copied_staging_bytes(p));
+    EXPECT_EQ(way_if<CopiedPartialsWay>(make_plan(p, cuda_machine())), nullptr) << m;
   }
-  EXPECT_EQ(hashes.size(), 3U);
-  for (const std::int64_t m : {1, 64, 1000, 4096})
-    EXPECT_EQ(way_if<HandedPartialsWay>(make_plan(sum_problem(Op::gemm_rs, m), cuda_machine())),
-              nullptr)
-        << m;
+  const Plan empty = make_plan(sum_problem(Op::gemm_rs, 0), cuda_machine(), path(Path::medium));
+  EXPECT_EQ(empty.path, Path::medium);
+  EXPECT_EQ(empty.transport, Transport::push);
 }
 
-TEST(CudaReducePlan, StagingOfOtherWaysHoldsWhatComesIn) {
+TEST(CudaReducePlan, StagingOfCopiedPartialsHoldsWhatComesIn) {
   Problem p = sum_problem(Op::gemm_rs, 1000);
   const std::int64_t row = 8192 * 2;
   EXPECT_EQ(copied_pitch(p), 250 * row);
-  EXPECT_EQ(gemm_hand_staging_bytes(p), 2000 * row);
+  EXPECT_EQ(copied_staging_bytes(p), (1000 + 3 * 250) * row);
   p.rows = {700, 0, 200, 100};
-  EXPECT_EQ(gemm_hand_staging_bytes(p), (1000 + 3 * 700) * row);
-  for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
-    for (const HandedPartialsWay& plan : gemm_hand_candidates(p, way))
-      EXPECT_TRUE(way != HandWay::copied || plan.gemm.split_tiles == 0) << plan.gemm;
+  EXPECT_EQ(copied_staging_bytes(p), (1000 + 3 * 700) * row);
+  for (const CopiedPartialsWay& plan : copied_partials_candidates(p))
+    EXPECT_EQ(plan.gemm.split_tiles, 0) << plan.gemm;
 }
 
 TEST(CudaReducePlan, AResidualIsPartOfWhatMustAgree) {
@@ -229,7 +215,7 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   EXPECT_TRUE(says(error_of(ar, path(Path::medium)), "got medium, expected fused or unfused"));
   PlanOptions o;
   o.transport = Transport::nccl;
-  EXPECT_TRUE(says(error_of(rs, o), "got nccl, expected push, pull, store or add"));
+  EXPECT_TRUE(says(error_of(rs, o), "got nccl, expected push, pull or store"));
   o = path(Path::unfused);
   o.transport = Transport::store;
   EXPECT_TRUE(says(error_of(rs, o), "no plan on GPUs has"));
@@ -241,22 +227,19 @@ TEST(CudaReducePlan, ErrorsNameWhatThereIs) {
   o = path(Path::fused);
   o.transport = Transport::push;
   EXPECT_TRUE(says(error_of(ar, o), "use fused with pull or store"));
-  o = {};
-  o.transport = Transport::add;
-  EXPECT_TRUE(says(error_of(ar, o), "transport add is for gemm_rs only"));
-  o.path = Path::fused;
-  EXPECT_TRUE(
-      says(error_of(rs, o), "got fused mesh add, expected unfused mesh add: transport add"));
   o = path(Path::medium);
   o.transport = Transport::pull;
-  EXPECT_TRUE(
-      says(error_of(rs, o), "got medium mesh pull, expected medium mesh push: path medium"));
+  EXPECT_TRUE(says(error_of(rs, o), "with path medium: got pull, expected push"));
   o.transport = {};
   o.chunk_rows = 8;
   EXPECT_TRUE(says(error_of(rs, o), "got 8, expected none: shards are copied whole"));
+  o = path(Path::medium);
+  o.straddle = true;
+  EXPECT_TRUE(says(error_of(rs, o), "got 1, expected 0: only fused plans straddle"));
   o = {};
   o.route = RouteKind::ring;
-  EXPECT_TRUE(says(error_of(ar, o), "route on GPUs: got ring, expected mesh"));
+  EXPECT_EQ(error_of(ar, o), "gemm_ar: route on GPUs: got ring, expected mesh");
+  EXPECT_EQ(error_of(rs, o), "gemm_rs: route on GPUs: got ring, expected mesh");
   o = {};
   o.straddle = true;
   EXPECT_TRUE(says(error_of(ar, o), "straddle on GPUs"));

@@ -16,18 +16,11 @@
 namespace tilelace::schedule {
 namespace {
 
-SumForm form_of(const Sizes& s) { return static_cast<SumForm>(s.kind); }
-
-Sizes random_sums(std::mt19937& rng) {
-  return random_sizes(rng,
-                      [](int form) { return static_cast<SumForm>(form) == SumForm::own_rows; });
-}
-
 class Play : public SumPlay {
  public:
   Play(const Sizes& c, std::mt19937& rng) : SumPlay(c.resident, rng) {
     for (int r = 0; r < c.split.ranks; ++r) {
-      schedules_.push_back(c.schedule(r, form_of(c)));
+      schedules_.push_back(c.schedule(r));
       results_.emplace_back().made.assign(static_cast<std::size_t>(c.split.m * c.row_units), 0);
       std::vector<std::vector<Step>> lists;
       for (int w = 0; w < schedules_.back().workers; ++w) {
@@ -53,7 +46,7 @@ class Play : public SumPlay {
     std::set<std::pair<int, Index>> shared;  ///< owner and chunk that are in the slot
   };
 
-  void act(int r, const Step& s, std::size_t /*worker*/) override {
+  void act(int r, const Step& s) override {
     Result& result = results_[static_cast<std::size_t>(r)];
     if (s.kind == Step::Kind::reduce) {
       if (s.chunk.owner != r) complain("a chunk is summed by another rank");
@@ -73,16 +66,42 @@ class Play : public SumPlay {
 TEST(ReduceRows, MakesEveryUnitOnceAndEndsWithAnyResidency) {
   std::mt19937 rng(11);
   for (int i = 0; i < 600; ++i) {
-    const Sizes c = random_sums(rng);
+    const Sizes c = random_sizes(rng);
     Play run(c, rng);
     ASSERT_EQ(run.play(), "") << i;
     ASSERT_TRUE(run.over()) << i << ": somebody waits for ever";
     for (int r = 0; r < c.split.ranks; ++r) {
       const RowRange mine = run.schedule(r).rows[r];
       for (Index u = 0; u < std::ssize(run.made(r)); ++u) {
-        const bool wanted = form_of(c) != SumForm::own_rows || (u >= mine.begin && u < mine.end);
+        const bool wanted = c.form != SumForm::own_rows || (u >= mine.begin && u < mine.end);
         ASSERT_EQ(run.made(r)[static_cast<std::size_t>(u)], wanted ? 1 : 0) << i << " unit " << u;
       }
+    }
+  }
+}
+
+/// By copy engines all is there before.
+TEST(ReduceRows, CopiedRowsAreSummedOnceWithoutAWait) {
+  std::mt19937 rng(12);
+  for (int i = 0; i < 300; ++i) {
+    Sizes c = random_sizes(rng);
+    c.form = SumForm::own_rows;
+    for (int r = 0; r < c.split.ranks; ++r) {
+      const ReduceRows s = c.schedule(r);
+      std::vector<int> made(static_cast<std::size_t>(c.split.m * c.row_units), 0);
+      for (int w = 0; w < s.workers; ++w) {
+        Recorder recorder;
+        run_copied_rows(s, w, recorder);
+        for (const Step& step : recorder.steps) {
+          ASSERT_EQ(step.kind, Step::Kind::reduce) << i;
+          for (Index u = step.chunk.units.begin; u < step.chunk.units.end; ++u)
+            ++made.at(static_cast<std::size_t>(u));
+        }
+      }
+      for (Index u = 0; u < std::ssize(made); ++u)
+        ASSERT_EQ(made[static_cast<std::size_t>(u)],
+                  u >= s.rows[r].begin && u < s.rows[r].end ? 1 : 0)
+            << i << " unit " << u;
     }
   }
 }

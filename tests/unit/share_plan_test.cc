@@ -7,9 +7,9 @@
 #include "cuda_plans.h"
 #include "plan/gemm/share.h"
 #include "plan/ways/ag_gemm_way.h"
+#include "plan/ways/copied_partials_way.h"
 #include "plan/ways/gemm_ar_way.h"
 #include "plan/ways/gemm_rs_way.h"
-#include "plan/ways/handed_partials_way.h"
 #include "plan/ways/kept_partials_way.h"
 #include "plan/ways/unfused_sum_way.h"
 #include "tilelace/error.h"
@@ -56,8 +56,7 @@ TEST(SharePlan, AllPlansOfTheOpsFindTheirPlaces) {
         expect_place(c.gemm, share);
       for (const KeptPartialsWay& c : gemm_sums_candidates(reduce, machine))
         expect_place(c.gemm, share);
-      for (const HandedPartialsWay& c :
-           gemm_hand_candidates(scatter, schedule::HandWay::added, machine))
+      for (const CopiedPartialsWay& c : copied_partials_candidates(scatter, machine))
         expect_place(c.gemm, share);
     }
 }

@@ -13,20 +13,18 @@
 namespace tilelace::schedule {
 
 struct Step {
-  enum class Kind : std::uint8_t { reduce, deliver, give, store, signal, wait };
+  enum class Kind : std::uint8_t { reduce, deliver, signal, wait };
   Kind kind;
   SumChunk chunk;  ///< used by all steps except signal and wait
-  int peer = 0;    ///< used by signal and give
+  int peer = 0;    ///< used by signal
   Index flag = 0;  ///< used by signal and wait
 };
 
-/// Verbs of run_reduce_rows and run_hand_rows, which record steps.
+/// Verbs of run_reduce_rows and run_copied_rows, which record steps.
 struct Recorder {
   std::vector<Step> steps;
   void reduce(const SumChunk& c) { steps.push_back({Step::Kind::reduce, c}); }
   void deliver(const SumChunk& c) { steps.push_back({Step::Kind::deliver, c}); }
-  void store_partial(const SumChunk& c, int to) { steps.push_back({Step::Kind::give, c, to}); }
-  void store(const SumChunk& c) { steps.push_back({Step::Kind::store, c}); }
   void signal(int peer, Index flag) { steps.push_back({Step::Kind::signal, {}, peer, flag}); }
   void wait(Index flag) { steps.push_back({Step::Kind::wait, {}, 0, flag}); }
 };
@@ -35,11 +33,11 @@ struct Recorder {
 struct Sizes {
   RowSplit split;
   std::vector<Index> borders;
-  int kind = 0;  ///< value of a SumForm or a HandWay (0 to 2), as the test needs
+  SumForm form = SumForm::own_rows;
   Index row_units = 1, chunk_rows = 1;
   int workers = 1, resident = 1;  ///< `workers` of a rank, of which `resident` run at the same time
 
-  [[nodiscard]] ReduceRows schedule(int rank, SumForm form) const {
+  [[nodiscard]] ReduceRows schedule(int rank) const {
     RowSplit uneven = split;
     if (!borders.empty()) uneven.borders = borders.data();
     return make_reduce_rows(uneven, rank, form, row_units, chunk_of_rows(chunk_rows, row_units),
@@ -47,21 +45,19 @@ struct Sizes {
   }
 };
 
-/// `may_differ`: whether shards of this kind may differ by more than a row.
-template <class MayDiffer>
-Sizes random_sizes(std::mt19937& rng, MayDiffer may_differ) {
+inline Sizes random_sizes(std::mt19937& rng) {
   const auto any = [&](Index most) {
     return static_cast<Index>(rng() % static_cast<unsigned>(most));
   };
   Sizes s;
   const int ranks = 1 + static_cast<int>(any(kMaxGpuRanks));
-  s.kind = static_cast<int>(any(3));
+  s.form = static_cast<SumForm>(any(3));
   s.row_units = 1 + any(40);
   s.chunk_rows = 1 + any(30);
   s.workers = 1 + static_cast<int>(any(9));
   s.resident = 1 + static_cast<int>(any(s.workers));
   s.split = {any(200), ranks, nullptr};
-  if (!may_differ(s.kind) || any(2) == 0) return s;
+  if (s.form != SumForm::own_rows || any(2) == 0) return s;  // others have even shards
   s.borders = {0};
   for (int r = 0; r < ranks; ++r) s.borders.push_back(s.borders.back() + any(3) * any(50));
   s.split.m = s.borders.back();
@@ -115,10 +111,8 @@ class SumPlay {
     std::vector<bool> flags;
   };
 
-  /// Called after a worker has waited for this flag.
-  virtual void heard(int /*rank*/, std::size_t /*worker*/, Index /*flag*/) {}
   /// Does a step that is neither wait nor signal.
-  virtual void act(int rank, const Step& s, std::size_t worker) = 0;
+  virtual void act(int rank, const Step& s) = 0;
 
   bool turn(int r) {
     Rank& rank = ranks_[static_cast<std::size_t>(r)];
@@ -136,13 +130,12 @@ class SumPlay {
     Rank& rank = ranks_[static_cast<std::size_t>(r)];
     if (s.kind == Step::Kind::wait) {
       if (!rank.flags.at(static_cast<std::size_t>(s.flag))) return false;
-      heard(r, worker, s.flag);
     } else if (s.kind == Step::Kind::signal) {
       auto& flags = ranks_[static_cast<std::size_t>(s.peer)].flags;
       if (flags.at(static_cast<std::size_t>(s.flag))) complain("a flag is raised twice");
       flags.at(static_cast<std::size_t>(s.flag)) = true;
     } else {
-      act(r, s, worker);
+      act(r, s);
     }
     ++rank.at[worker];
     return true;

@@ -33,7 +33,7 @@ TEST(TransportTable, WhatIsNoTransportHasNoFacts) {
   const auto unknown = static_cast<Transport>(transport_table().size());
   for (const TransportRow& none : {row_of(unknown), row_of(std::optional<Transport>())}) {
     EXPECT_EQ(none.name, "?");
-    EXPECT_FALSE(none.pulls || none.gpus || none.pushes() || none.by_workers() || none.adds());
+    EXPECT_FALSE(none.pulls || none.gpus || none.pushes() || none.by_workers());
     EXPECT_FALSE(none.needs_nccl() || none.needs_multicast());
   }
 }
@@ -43,11 +43,9 @@ TEST(TransportTable, FactsAreTheTransports) {
   EXPECT_EQ(names_where([](const TransportRow& t) { return t.pulls; }), Names{"pull"});
   EXPECT_EQ(names_where([](const TransportRow& t) { return t.by_workers(); }), Names{"store"});
   EXPECT_EQ(names_where([](const TransportRow& t) { return t.needs_nccl(); }), Names{"nccl"});
-  EXPECT_EQ(names_where([](const TransportRow& t) { return t.by_memory(); }), Names{"add"});
   EXPECT_EQ(names_where([](const TransportRow& t) { return t.needs_multicast(); }),
             Names{"multimem"});
-  EXPECT_EQ(names_where([](const TransportRow& t) { return t.gpus; }),
-            (Names{"nccl", "add", "multimem"}));
+  EXPECT_EQ(names_where([](const TransportRow& t) { return t.gpus; }), (Names{"nccl", "multimem"}));
 }
 
 TEST(TransportTable, ATransportIsFoundByWhoCarries) {

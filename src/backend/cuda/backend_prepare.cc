@@ -14,7 +14,7 @@
 #include "backend/prepared_calls.h"
 #include "comm/cuda/driver.h"
 #include "core/check.h"
-#include "plan/ways/handed_partials_way.h"
+#include "plan/ways/copied_partials_way.h"
 #include "tilelace/op_table.h"
 #include "tilelace/transport_table.h"
 
@@ -108,8 +108,7 @@ RankShare GpuBackend::share_of(std::span<const PreparedCall> calls, RankShare be
   for (const PreparedCall& c : calls) {
     // Taken where asked for only.
     share.nccl = share.nccl || row_of(c.options.transport).needs_nccl();
-    share.hands =
-        share.hands || (row_of(c.problem.op).scatters() && plan::asked_way(c.problem, c.options));
+    share.copied = share.copied || plan::copies_partials(c.problem.op, c.options.path);
     share.multicast = share.multicast || row_of(c.options.transport).needs_multicast();
   }
   return share;

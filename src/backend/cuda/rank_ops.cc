@@ -4,7 +4,7 @@
 #include "backend/cuda/base/cuda_check.h"
 #include "backend/cuda/collectives/exchange.h"
 #include "backend/cuda/gather/gather_rows.h"
-#include "backend/cuda/reduce/hand_rows.h"
+#include "backend/cuda/reduce/copied_rows.h"
 #include "backend/cuda/reduce/reduce_rows.h"
 #include "core/check.h"
 #include "plan/gpu/kernel_choice.h"
@@ -28,7 +28,7 @@ bool is_direct(const plan::KeptPartialsWay& way, const ReachableTensor& out) {
 
 void load_kernels(int architecture) {
   load_gemm_kernels(architecture);
-  for (const cudaError_t status : {load_gather_rows(), load_sum_rows(), load_hand_rows(),
+  for (const cudaError_t status : {load_gather_rows(), load_sum_rows(), load_copied_rows(),
                                    load_chunks(), load_lines(), load_direct()})
     check(status, "loading kernels");
 }
@@ -41,7 +41,7 @@ SlotNeeds RankOps::needs_of(const std::vector<Problem>& problems, int ranks,
   for (const Problem& p : problems) {
     require(p.ranks == ranks, "{}: ranks: got {}, expected the group's {}", name_of(p.op), p.ranks,
             ranks);
-    all = all.with(plan::slot_needs(p, share.architecture, share.hands));
+    all = all.with(plan::slot_needs(p, share.architecture, share.copied));
   }
   return all;
 }
@@ -58,7 +58,7 @@ RankOps::RankOps(comm::Group& group, int device, const SlotNeeds& needs, double 
       share_(calls),
       kept_(calls),
       behind_(calls),
-      handed_(calls) {}
+      copied_(calls) {}
 
 void RankOps::run(const Problem& p, const Plan& plan, const CallTensors& t) {
   OpCall call{p, plan, t};

@@ -7,9 +7,9 @@
 #include "backend/cuda/gather/ag_gemm_calls.h"
 #include "backend/cuda/rank/op_call.h"
 #include "backend/cuda/rank/rank_calls.h"
+#include "backend/cuda/reduce/copied_partials.h"
 #include "backend/cuda/reduce/gemm_ar_calls.h"
 #include "backend/cuda/reduce/gemm_rs_calls.h"
-#include "backend/cuda/reduce/handed_partials.h"
 #include "backend/cuda/reduce/kept_partials.h"
 #include "backend/cuda/reduce/unfused_sums.h"
 
@@ -40,14 +40,14 @@ struct RankOps {
   void enqueue(const OpCall& c, const plan::GemmArWay& way) { share_.run(c, way); }
   void enqueue(const OpCall& c, const plan::KeptPartialsWay& way) { kept_.run(c, way); }
   void enqueue(const OpCall& c, const plan::UnfusedSumWay& way) { behind_.run(c, way); }
-  void enqueue(const OpCall& c, const plan::HandedPartialsWay& way) { handed_.run(c, way); }
+  void enqueue(const OpCall& c, const plan::CopiedPartialsWay& way) { copied_.run(c, way); }
 
   AgGemmCalls gather_;
   GemmRsCalls scatter_;    ///< fused gemm_rs
   GemmArCalls share_;      ///< fused gemm_ar
   KeptPartials kept_;      ///< fused gemm_ar whose ranks keep their partials
   UnfusedSums behind_;     ///< gemm_rs and gemm_ar whose sum is a kernel after the GEMM
-  HandedPartials handed_;  ///< gemm_rs by other libraries' methods
+  CopiedPartials copied_;  ///< gemm_rs whose partials copy engines take to their owners
 };
 
 }  // namespace tilelace::cuda

@@ -23,7 +23,7 @@ using schedule::Index;
 void require_way(const PlanOptions& o) {
   if (!o.transport) return;
   const auto transport = name_of(*o.transport);
-  require(!row_of(o.transport).adds(),
+  require(!row_of(o.transport).needs_multicast(),
           "ag_gemm: transport on GPUs: got {}, expected push, pull, store or nccl", transport);
   require(o.route != RouteKind::ring || row_of(o.transport).pushes(),
           "ag_gemm: transport on GPUs over the ring: got {}, expected push", transport);
@@ -141,7 +141,7 @@ std::vector<KernelWay> every_ag_gemm(const Problem& p, const Machine& machine,
   return all;
 }
 
-Staging staging_of_ag_gemm(const Problem& p, int /*architecture*/, bool /*hands*/) {
+Staging staging_of_ag_gemm(const Problem& p, int /*architecture*/, bool /*copied*/) {
   const Index row = input_row_bytes(p);
   const SlotNeeds needs{static_cast<std::size_t>(2 * p.ranks * kMaxChunks),
                         static_cast<std::size_t>(p.m * row), 0,

@@ -80,7 +80,6 @@ Plan make_switch_plan(const Problem& p, const Machine& machine, const PlanOption
 Plan make_gemm_ar(const Problem& p, const Machine& machine, const PlanOptions& o) {
   if (row_of(o.transport).needs_multicast()) return make_switch_plan(p, machine, o);
   require_sum_options(p, o);
-  static_cast<void>(asked_way(p, o));  // ways of others are an error
   if (p.m == 0) return empty_plan(p, machine, o, Path::unfused, Transport::pull);
   const TransportRow& transport = row_of(o.transport);
   const bool fuses = may_fuse(o, !o.transport || transport.by_workers() || transport.pulls);
@@ -105,7 +104,7 @@ std::vector<KernelWay> every_gemm_ar(const Problem& p, const Machine& m,
   return all;
 }
 
-Staging staging_of_gemm_ar(const Problem& p, int architecture, bool /*hands*/) {
+Staging staging_of_gemm_ar(const Problem& p, int architecture, bool /*copied*/) {
   const SlotNeeds needs{.flags = static_cast<std::size_t>(kGemmArFlags),
                         .counts = static_cast<std::size_t>(gemm_sums_counts(p, architecture))};
   return sum_staging(p, needs, gemm_ar_staging_bytes(p, architecture), gemm_reduce_staging_bytes(p),

@@ -15,41 +15,42 @@ namespace {
 
 using schedule::Index;
 
-Plan make_hand_plan(const Problem& p, const Machine& machine, const PlanOptions& o, HandWay way) {
-  require(!o.straddle.value_or(false),
-          "{}: straddle on GPUs: got 1 with path {} and transport {}: only fused plans straddle",
-          name_of(p.op), name_of(path_of(way)), name_of(transport_of(way)));
+/// What goes with path medium.
+void require_copied_options(const PlanOptions& o) {
+  require(!o.transport || row_of(o.transport).pushes(),
+          "gemm_rs: transport on GPUs with path medium: got {}, expected push",
+          row_of(o.transport).name);
+  require(!o.chunk_rows,
+          "gemm_rs: chunk_rows on GPUs with path medium: got {}, expected none: shards are copied "
+          "whole",
+          o.chunk_rows.value_or(0));
+  require(
+      !o.straddle.value_or(false),
+      "gemm_rs: straddle on GPUs with path medium: got 1, expected 0: only fused plans straddle");
+}
+
+Plan make_copied_plan(const Problem& p, const Machine& machine, const PlanOptions& o) {
+  require_copied_options(o);
+  if (p.m == 0) return empty_plan(p, machine, o, Path::medium, transport_that(Carrier::engine));
   std::vector<KernelWay> all;
-  for (HandedPartialsWay& c : gemm_hand_candidates(p, way, gemm_machine(machine))) {
-    if (!wanted(c.gemm.tile, o)) continue;
-    c.chunk_rows = o.chunk_rows.value_or(c.chunk_rows);
-    all.emplace_back(c);
-  }
+  for (const CopiedPartialsWay& c : copied_partials_candidates(p, gemm_machine(machine)))
+    if (wanted(c.gemm.tile, o)) all.emplace_back(c);
   require(!all.empty(),
           "{}: tile on GPUs: got {}x{} (0: any), expected a compiled one (docs/plans.md)",
           name_of(p.op), o.tile_m.value_or(0), o.tile_n.value_or(0));
-  return best_of(
-      p, all, o,
-      fmt::format(" (GEMM {:.1f}{}, with link rates measured without a GEMM){}",
-                  gemm_of(all.front()).predicted_us, way == HandWay::copied ? " per shard" : "",
-                  way == HandWay::added
-                      ? "; partials are added in order of arrival, so bits may differ between runs"
-                      : ""));
+  return best_of(p, all, o,
+                 fmt::format(" (GEMM {:.1f} per shard, with link rates measured without a GEMM)",
+                             gemm_of(all.front()).predicted_us));
 }
 
 Plan make_gemm_rs(const Problem& p, const Machine& machine, const PlanOptions& o) {
   require(!row_of(o.transport).needs_multicast(),
-          "gemm_rs: transport on GPUs: got multimem, which is for gemm_ar, expected push, pull, "
-          "store or add");
+          "gemm_rs: transport on GPUs: got multimem, which is for gemm_ar, expected push, pull or "
+          "store");
   require_sum_options(p, o);
-  const std::optional<HandWay> way = asked_way(p, o);
-  if (p.m == 0) {
-    PlanOptions told = o;
-    if (way) told.route = route_of(*way);
-    return empty_plan(p, machine, told, way ? path_of(*way) : Path::unfused,
-                      way ? transport_of(*way) : transport_that(Carrier::engine, true));
-  }
-  if (way) return make_hand_plan(p, machine, o, *way);
+  if (copies_partials(p.op, o.path)) return make_copied_plan(p, machine, o);
+  if (p.m == 0)
+    return empty_plan(p, machine, o, Path::unfused, transport_that(Carrier::engine, true));
   const bool fuses = may_fuse(o, !o.transport || row_of(o.transport).by_workers());
   std::vector<KernelWay> fused;
   if (fuses)
@@ -73,17 +74,15 @@ std::vector<KernelWay> every_gemm_rs(const Problem& p, const Machine& m,
   const auto add = [&](const auto& ways) { all.insert(all.end(), ways.begin(), ways.end()); };
   add(gemm_reduce_candidates(p, machine));
   add(gemm_rs_candidates(p, machine));
-  for (const HandWay way : {HandWay::copied, HandWay::added, HandWay::ring})
-    add(gemm_hand_candidates(p, way, machine));
+  add(copied_partials_candidates(p, machine));
   return all;
 }
 
-Staging staging_of_gemm_rs(const Problem& p, int architecture, bool hands) {
-  const Index behind =
-      std::max(gemm_reduce_staging_bytes(p), hands ? gemm_hand_staging_bytes(p) : 0);
+Staging staging_of_gemm_rs(const Problem& p, int architecture, bool copied) {
+  const Index behind = std::max(gemm_reduce_staging_bytes(p), copied ? copied_staging_bytes(p) : 0);
   const SlotNeeds needs{.flags = static_cast<std::size_t>(kMaxPartialFlags)};
   return sum_staging(p, needs, gemm_rs_staging_bytes(p, architecture), behind, "",
-                     hands ? ", and what comes in" : "");
+                     copied ? ", and what comes in" : "");
 }
 
 }  // namespace

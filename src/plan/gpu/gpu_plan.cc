@@ -72,11 +72,11 @@ void require_machine(const Problem& p, const Machine& m) {
 void require_way(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   const RouteKind route = o.route.value_or(RouteKind::mesh);
-  const bool once = !row_of(p.op).shares;  // rows travel once
-  require(route == RouteKind::mesh || (once && route == RouteKind::ring),
-          "{}: route on GPUs: got {}, expected mesh{}", op, name_of(route), once ? " or ring" : "");
-  require(once || o.path != Path::medium, "{}: path on GPUs: got medium, expected fused or unfused",
-          op);
+  const bool ring = row_of(p.op).gathers;
+  require(route == RouteKind::mesh || (ring && route == RouteKind::ring),
+          "{}: route on GPUs: got {}, expected mesh{}", op, name_of(route), ring ? " or ring" : "");
+  require(!row_of(p.op).shares || o.path != Path::medium,
+          "{}: path on GPUs: got medium, expected fused or unfused", op);
 }
 
 void require_options(const Problem& p, const PlanOptions& o) {

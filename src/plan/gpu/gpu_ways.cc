@@ -58,8 +58,7 @@ const std::vector<std::string>& known_kinds() {
                                               "unfused pull with cublas",
                                               "unfused store with cublas",
                                               "unfused ring",
-                                              "unfused nccl",
-                                              "unfused add"};
+                                              "unfused nccl"};
   return kinds;
 }
 

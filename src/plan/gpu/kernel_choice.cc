@@ -39,10 +39,9 @@ void tell(const UnfusedSumWay& way, Plan& plan) {
   plan.transport = way.transport;
   plan.chunk_rows = way.chunk_rows;
 }
-void tell(const HandedPartialsWay& way, Plan& plan) {
-  plan.path = path_of(way.way);
-  plan.route = route_of(way.way);
-  plan.transport = transport_of(way.way);
+void tell(const CopiedPartialsWay& way, Plan& plan) {
+  plan.path = Path::medium;
+  plan.transport = transport_that(Carrier::engine);
   plan.chunk_rows = way.chunk_rows;
 }
 
@@ -67,7 +66,7 @@ Said said_of(const UnfusedSumWay& way) {
           .lines = way.lines,
           .cublas = way.cublas};
 }
-Said said_of(const HandedPartialsWay& /*way*/) { return {}; }
+Said said_of(const CopiedPartialsWay& /*way*/) { return {}; }
 Said said_of(const KernelWay& way) {
   return std::visit([](const auto& w) { return said_of(w); }, way);
 }
@@ -78,7 +77,7 @@ bool walks_whole(const GemmRsWay& /*way*/) { return false; }
 bool walks_whole(const GemmArWay& /*way*/) { return false; }
 bool walks_whole(const KeptPartialsWay& /*way*/) { return true; }
 bool walks_whole(const UnfusedSumWay& /*way*/) { return true; }
-bool walks_whole(const HandedPartialsWay& /*way*/) { return true; }
+bool walks_whole(const CopiedPartialsWay& /*way*/) { return true; }
 
 }  // namespace
 
@@ -129,7 +128,7 @@ bool multiply_alike(const KernelWay& a, const KernelWay& b) {
 bool may_be_tuned(const KernelWay& way) {
   const auto* const gather = std::get_if<AgGemmWay>(&way);
   if (gather != nullptr) return !row_of(gather->transport).pulls;
-  return !std::holds_alternative<HandedPartialsWay>(way);
+  return !std::holds_alternative<CopiedPartialsWay>(way);
 }
 
 std::ostream& operator<<(std::ostream& os, const KernelChoice& choice) {

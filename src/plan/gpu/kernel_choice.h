@@ -5,9 +5,9 @@
 #include <variant>
 
 #include "plan/ways/ag_gemm_way.h"
+#include "plan/ways/copied_partials_way.h"
 #include "plan/ways/gemm_ar_way.h"
 #include "plan/ways/gemm_rs_way.h"
-#include "plan/ways/handed_partials_way.h"
 #include "plan/ways/kept_partials_way.h"
 #include "plan/ways/unfused_sum_way.h"
 #include "tilelace/plan.h"
@@ -16,7 +16,7 @@ namespace tilelace::plan {
 
 /// A candidate of any op and path.
 using KernelWay = std::variant<AgGemmWay, GemmRsWay, GemmArWay, KeptPartialsWay, UnfusedSumWay,
-                               HandedPartialsWay>;
+                               CopiedPartialsWay>;
 
 struct KernelChoice {
   KernelWay way;
@@ -40,7 +40,7 @@ int cublas_of(const KernelWay&);
 bool multiply_alike(const KernelWay&, const KernelWay&);
 
 /// Whether tuning times this candidate, and a table may choose it, if no option asks for it. Not an
-/// ag_gemm that pulls rows (never fastest), or a HandedPartialsWay (its sums may have other bits).
+/// ag_gemm that pulls rows (never fastest), or a CopiedPartialsWay (it needs more staging).
 bool may_be_tuned(const KernelWay&);
 
 /// The plan's candidate if it has this type; else null.

@@ -19,8 +19,8 @@ struct Planner {
   std::vector<KernelWay> (*every)(const Problem&, const Machine&,
                                   const std::vector<std::string>& kinds);
   /// What a slot must hold for calls of up to m rows with any kind of plan and tile of the
-  /// architecture. `hands`: whether HandedPartialsWay is one of these kinds.
-  Staging (*staging)(const Problem&, int architecture, bool hands);
+  /// architecture. `copied`: whether CopiedPartialsWay is one of these kinds.
+  Staging (*staging)(const Problem&, int architecture, bool copied);
 };
 
 /// The planner of an op without kernels. Each of its functions throws a usage error.

@@ -4,17 +4,16 @@
 #include <utility>
 
 #include "plan/gpu/planners.h"
-#include "plan/ways/handed_partials_way.h"
+#include "plan/ways/copied_partials_way.h"
 
 namespace tilelace::plan {
 
-SlotNeeds slot_needs(const Problem& p, int architecture, bool hands) {
-  return planner_of(p.op).staging(p, architecture, hands).needs;
+SlotNeeds slot_needs(const Problem& p, int architecture, bool copied) {
+  return planner_of(p.op).staging(p, architecture, copied).needs;
 }
 
 void tell_staging(const Problem& p, int architecture, Plan& plan) {
-  const bool hands = way_of(plan.op, plan.path, plan.route, plan.transport).has_value();
-  Staging told = planner_of(p.op).staging(p, architecture, hands);
+  Staging told = planner_of(p.op).staging(p, architecture, copies_partials(plan.op, plan.path));
   const SlotNeeds& needs = told.needs;
   plan.staging_bytes =
       static_cast<std::int64_t>((needs.flags + needs.counts) * 4 + needs.bytes + needs.lines);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much staging an op's calls need on GPU ranks. It is enough for every kind of plan (for
-// HandedPartialsWay only if `hands`). Both the Plan and the allocation use these sizes.
+// CopiedPartialsWay only if `copied`). Both the Plan and the allocation use these sizes.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -26,9 +26,9 @@ struct Staging {
   std::string formula;  ///< how the bytes were computed
 };
 
-/// What calls of up to the problem's m rows need on an architecture. `hands`: calls of gemm_rs may
-/// use HandedPartialsWay, which is used only if an option asks for it. Errors: usage.
-SlotNeeds slot_needs(const Problem&, int architecture, bool hands);
+/// What calls of up to the problem's m rows need on an architecture. `copied`: calls of gemm_rs may
+/// use CopiedPartialsWay, which is used only if an option asks for it. Errors: usage.
+SlotNeeds slot_needs(const Problem&, int architecture, bool copied);
 
 /// Sets the plan's staging_bytes and staging_formula.
 void tell_staging(const Problem&, int architecture, Plan&);

@@ -49,8 +49,7 @@ void require_sum_options(const Problem& p, const PlanOptions& o) {
   const auto op = name_of(p.op);
   const bool scatters = row_of(p.op).scatters();
   require(!row_of(o.transport).needs_nccl(),
-          "{}: transport on GPUs: got nccl, expected push, pull{}", op,
-          scatters ? ", store or add" : " or store");
+          "{}: transport on GPUs: got nccl, expected push, pull or store", op);
   require(!straddles(o) || scatters, "{}: straddle on GPUs: got 1, expected 0", op);
   require(o.partials.value_or(p.dtype) == p.dtype,
           "{}: partials on GPUs: got {}, expected the operands' type, {}", op,

@@ -33,7 +33,7 @@ std::string cut_of(const UnfusedSumWay& way) {
   return fmt::format(" in {}{}{}", way.shots == 1 ? "one shot" : "two shots",
                      way.lines ? " by lines" : "", product);
 }
-std::string cut_of(const HandedPartialsWay& /*way*/) { return ""; }
+std::string cut_of(const CopiedPartialsWay& /*way*/) { return ""; }
 
 /// "fastest of 12 plans, predicted 10.0 us": what a reason begins with.
 std::string reason_of(const PlanOptions& o, std::size_t plans, double predicted_us) {

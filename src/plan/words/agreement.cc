@@ -92,11 +92,11 @@ void each_of(const UnfusedSumWay& p, Visit visit) {
   visit(transport), visit(chunk_rows), visit(shots), visit(lines), visit(cublas);
 }
 template <class Visit>
-void each_of(const HandedPartialsWay& p, Visit visit) {
-  const auto& [gemm, way, chunk_rows, predicted_us] = p;
+void each_of(const CopiedPartialsWay& p, Visit visit) {
+  const auto& [gemm, chunk_rows, predicted_us] = p;
   static_cast<void>(predicted_us);
   each_of(gemm, visit);
-  visit(way), visit(chunk_rows);
+  visit(chunk_rows);
 }
 
 template <class Visit>

@@ -219,8 +219,7 @@ constexpr std::array kSums = {
     SumWords{"pushed two shots", Path::unfused, Transport::push, 2},
     SumWords{"one shot", Path::unfused, Transport::pull, 0},
     SumWords{"two shots", Path::unfused, Transport::store, 0},
-    SumWords{"copied a product a shard", Path::medium, Transport::push, 0},
-    SumWords{"added", Path::unfused, Transport::add, 0}};
+    SumWords{"copied a product a shard", Path::medium, Transport::push, 0}};
 
 void read_sum(Words& words, Heard& h) {
   Plan& plan = h.plan;
@@ -229,16 +228,10 @@ void read_sum(Words& words, Heard& h) {
   plan.straddle = words.peek() == "shards" && words.peek(1) == "in";
   const auto* const way = std::find_if(kSums.begin(), kSums.end(),
                                        [&](const SumWords& w) { return words.has(w.words); });
-  if (way != kSums.end()) {
-    plan.path = way->path;
-    plan.transport = way->transport;
-    h.shots = way->shots;
-  } else if (words.has("ring")) {
-    plan.path = Path::unfused;
-    plan.route = RouteKind::ring;
-  } else {
-    words.refuse("the op, or an older plan's first words (docs/plans.md)");
-  }
+  if (way == kSums.end()) words.refuse("the op, or an older plan's first words (docs/plans.md)");
+  plan.path = way->path;
+  plan.transport = way->transport;
+  h.shots = way->shots;
   while (!words.over())
     if (!words.has("up to # CTAs") && !words.has("# in the end") &&
         !words.has("1 chunks each of up to 512 threads") &&
@@ -287,6 +280,8 @@ KernelWay way_of(const Problem& p, const Heard& h) {
   if (row_of(p.op).gathers)
     return AgGemmWay{h.gemm,  w.straddle, w.transport, w.chunk_rows, h.apart,
                      h.joins, 0,          w.path,      w.route,      h.lines};
+  require(w.route == RouteKind::mesh, "{}: plan: route on GPUs: got {}, expected mesh",
+          name_of(p.op), name_of(w.route));
   if (row_of(w.transport).needs_multicast()) return KeptPartialsWay{h.gemm, 2, true};
   const bool fused = w.path == Path::fused;
   if (row_of(p.op).shares && fused) {
@@ -296,8 +291,7 @@ KernelWay way_of(const Problem& p, const Heard& h) {
     return way;
   }
   if (fused) return GemmRsWay{h.gemm, h.apart > 1 ? p.ranks - 1 : 1, 0, w.straddle};
-  if (const auto hand = plan::way_of(w.op, w.path, w.route, w.transport))
-    return HandedPartialsWay{h.gemm, *hand, w.chunk_rows};
+  if (copies_partials(w.op, w.path)) return CopiedPartialsWay{h.gemm, w.chunk_rows};
   return UnfusedSumWay{h.gemm,  w.transport, w.chunk_rows, 0, std::max(1, h.shots),
                        h.lines, h.cublas};
 }

@@ -43,13 +43,14 @@ Finding check_options(Member& member) {
                         o.straddle = true;
                         o.transport = Transport::pull;
                       }),
-        scatter.wrong("medium, pulled", "expected medium mesh push",
+        scatter.wrong("medium, pulled", "with path medium: got pull, expected push",
                       [](auto&, PlanOptions& o) {
                         o.path = Path::medium;
                         o.transport = Transport::pull;
                       }),
-        scatter.wrong("added, in fp32", "expected the operands' type", [](auto&, PlanOptions& o) {
-          o.transport = Transport::add;
+        scatter.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
+        scatter.wrong("medium, in fp32", "expected the operands' type", [](auto&, PlanOptions& o) {
+          o.path = Path::medium;
           o.partials = DType::fp32;
         })})
     if (!f.empty()) return f;
@@ -59,8 +60,6 @@ Finding check_options(Member& member) {
                      set(&PlanOptions::path, Path::medium)),
         reduce.wrong("straddle", "straddle on GPUs", set(&PlanOptions::straddle, true)),
         reduce.wrong("route ring", "expected mesh", set(&PlanOptions::route, RouteKind::ring)),
-        reduce.wrong("transport add", "is for gemm_rs only",
-                     set(&PlanOptions::transport, Transport::add)),
         reduce.wrong("transport multimem", "the communicator was made without the option multicast",
                      set(&PlanOptions::transport, Transport::multimem))})
     if (!f.empty()) return f;

@@ -5,7 +5,6 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "conformance/problems.h"
@@ -109,7 +108,7 @@ void vary(Random& random, plan::AgGemmWay& way, const Problem& p) {
 void vary(Random& random, plan::UnfusedSumWay& way, const Problem& p) {
   vary_chunks(random, way.chunk_rows, p);
 }
-void vary(Random& random, plan::HandedPartialsWay& way, const Problem& p) {
+void vary(Random& random, plan::CopiedPartialsWay& way, const Problem& p) {
   vary_chunks(random, way.chunk_rows, p);
 }
 void vary(Random& /*random*/, plan::KeptPartialsWay& /*way*/, const Problem& /*p*/) {}
@@ -130,27 +129,8 @@ std::string sort_of(const Plan& plan) {
                      fused == nullptr ? 0 : fused->lag);
 }
 
-int roundings_of(const Plan& plan, const Problem& problem) {
-  const auto* const hand = plan::way_if<plan::HandedPartialsWay>(plan);
-  return hand == nullptr ? 1 : plan::roundings_of(hand->way, problem.ranks);
-}
-
-double frobenius_limit(const Plan& plan, const Problem& problem) {
-  const double u = unit_roundoff(problem.dtype);
-  const auto* const hand = plan::way_if<plan::HandedPartialsWay>(plan);
-  if (hand == nullptr || hand->way == plan::HandWay::copied)
-    return (problem.op == Op::ag_gemm ? 0.52 : 0.72) * u;
-  // One rounding errs by 0.52 u of what is rounded: a sum of i of the ranks' equal parts has i of
-  // the result's variance each. Both ways round each part by itself, then sums of 2, 3, ...; the
-  // last one is the result of the ring, and what was added is read and rounded once more.
-  const double ranks = problem.ranks;
-  const double ring = 1 + (ranks + 1) / 2 - 1 / ranks;
-  return 0.52 * u * std::sqrt(hand->way == plan::HandWay::ring ? ring : ring + 1);
-}
-
-bool is_steady(const Plan& plan) {
-  const auto* const hand = plan::way_if<plan::HandedPartialsWay>(plan);
-  return hand == nullptr || hand->way != plan::HandWay::added;
+double frobenius_limit(Op op, DType dtype) {
+  return (op == Op::ag_gemm ? 0.52 : 0.72) * unit_roundoff(dtype);
 }
 
 bool is_captured_on_shares(const Plan& plan) {

@@ -61,12 +61,8 @@ bool named(const std::vector<std::string>& kinds, std::string_view name);
 
 /// Names what differs most among plans of a kind: ag_gemm's rows of a chunk, or the tile and lag.
 std::string sort_of(const Plan& plan);
-/// How often a rank's partial, or a sum of some partials, is rounded before the last rounding.
-int roundings_of(const Plan& plan, const Problem& problem);
-/// Limit of the relative Frobenius error of the plan's results against fp64.
-double frobenius_limit(const Plan& plan, const Problem& problem);
-/// Whether the plan gives the same bits in every run.
-bool is_steady(const Plan& plan);
+/// Limit of the relative Frobenius error of the op's results against fp64, whatever the plan.
+double frobenius_limit(Op op, DType dtype);
 /// Whether calls of ranks that share a device may be captured. They may not be captured if a GEMM
 /// waits for rows while copies wait for flags (docs/decisions/0012).
 bool is_captured_on_shares(const Plan& plan);

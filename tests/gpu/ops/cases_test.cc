@@ -150,10 +150,9 @@ TEST(Cases, OfSumsMeetEveryKindOfPlan) {
     return kinds;
   };
   auto scatter = kinds_of(Op::gemm_rs, 400);
-  EXPECT_EQ(scatter.size(), 9U);
-  for (const char* kind :
-       {"store by shard", "store by shard across", "store by pairs", "unfused pull", "medium push",
-        "unfused add", "unfused ring", "unfused push", "unfused push by lines"})
+  EXPECT_EQ(scatter.size(), 7U);
+  for (const char* kind : {"store by shard", "store by shard across", "store by pairs",
+                           "unfused pull", "medium push", "unfused push", "unfused push by lines"})
     EXPECT_GT(scatter[kind], 20) << kind;
   auto reduce = kinds_of(Op::gemm_ar, 300);
   EXPECT_EQ(reduce.size(), 10U);
@@ -182,7 +181,6 @@ TEST(Cases, ThatPullAreThereForEveryGemmAr) {
     std::map<std::string, int> kinds;
     for (const Case& c : cases) {
       ++kinds[plan::kind_of(c.plan)];
-      EXPECT_EQ(roundings_of(c.plan, c.problem), 1);
     }
     EXPECT_EQ(kinds["pull in one shot"] > 30, ranks == 2);
     EXPECT_GT(kinds["pull in two shots"], 60);

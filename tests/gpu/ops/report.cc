@@ -22,10 +22,8 @@ void Report::add(const Case& c, const Tally& t) {
   const std::scoped_lock lock(mutex_);
   calls_ += t.calls;
   if (!t.replayed) ++eager_;
-  Worst& worst = worst_[plan::kind_of(c.plan)];
-  const double limit = frobenius_limit(c.plan, c.problem);
-  // Cases of a kind may have limits of their own.
-  if (t.worst * worst.limit >= worst.error * limit) worst = {t.worst, limit};
+  double& worst = worst_[plan::kind_of(c.plan)];
+  worst = std::max(worst, t.worst);
   if (drop_) {
     const int missed = t.calls - t.blind - t.wrong;
     missed_ += missed;
@@ -47,22 +45,21 @@ void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
   // Each rank counts.
   const int eager = eager_ / ranks_;
   if (eager > 0) by_kind += fmt::format("; {} without graphs: copies that wait, on shares", eager);
-  rows_.push_back(
-      fmt::format("{} {}: {} shapes ({} exact{}), {} calls: {} {}, relative error", name_of(op),
-                  name_of(dtype), cases.size(),
-                  std::count_if(cases.begin(), cases.end(), [](const Case& c) { return c.exact; }),
-                  by_kind, calls_, drop_ ? missed_ : wrong_,
-                  drop_ ? "passed without a rank's part" : "wrong cases (counted on each rank)"));
+  const double limit = frobenius_limit(op, dtype);
+  rows_.push_back(fmt::format(
+      "{} {}: {} shapes ({} exact{}), {} calls: {} {}, relative error (limit {:.5f})", name_of(op),
+      name_of(dtype), cases.size(),
+      std::count_if(cases.begin(), cases.end(), [](const Case& c) { return c.exact; }), by_kind,
+      calls_, drop_ ? missed_ : wrong_,
+      drop_ ? "passed without a rank's part" : "wrong cases (counted on each rank)", limit));
   Json errors = Json::object();
   double largest = 0;
-  bool within = true;
   for (const auto& [kind, worst] : worst_) {
-    rows_.back() += fmt::format(", {} {:.5f} (limit {:.5f})", kind, worst.error, worst.limit);
-    errors[kind] = worst.error;
-    largest = std::max(largest, worst.error);
-    within = within && worst.error <= worst.limit;
+    rows_.back() += fmt::format(", {} {:.5f}", kind, worst);
+    errors[kind] = worst;
+    largest = std::max(largest, worst);
   }
-  const bool good = (drop_ ? missed_ : wrong_) == 0 && (drop_ || within);
+  const bool good = (drop_ ? missed_ : wrong_) == 0 && (drop_ || largest <= limit);
   bad_ = bad_ || !good;
   Json line = head("tilelace.conformance/1", name_of(op), dtype);
   line["shapes"] = cases.size();

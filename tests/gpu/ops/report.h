@@ -39,10 +39,6 @@ class Report {
   [[nodiscard]] int print() const;
 
  private:
-  /// The case that comes closest to its limit.
-  struct Worst {
-    double error = 0, limit = 0;
-  };
   [[nodiscard]] Json head(const char* schema, std::string_view op, DType dtype) const;
 
   int ranks_;
@@ -53,7 +49,7 @@ class Report {
   std::mutex mutex_;
   std::vector<std::string> rows_;
   int calls_ = 0, missed_ = 0, wrong_ = 0, lines_ = 0, eager_ = 0;
-  std::map<std::string, Worst> worst_;  ///< worst case by kind of plan
+  std::map<std::string, double> worst_;  ///< by kind: the largest error
   bool bad_ = false;
 };
 

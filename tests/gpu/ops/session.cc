@@ -89,7 +89,7 @@ cuda::RankShare share_of(const SessionOptions& o, int ranks, int communicators) 
   const Machine machine = machine_of(ranks, communicators);
   return {.multiprocessors = machine.multiprocessors,
           .nccl = nccl,
-          .hands = true,
+          .copied = true,
           .architecture = machine.architecture};
 }
 

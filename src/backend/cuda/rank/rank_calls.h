@@ -51,7 +51,7 @@ struct RankShare {
   /// on the other SMs at the same time.
   int multiprocessors = 0;
   bool nccl = false;       ///< there may be plans of transport nccl
-  bool hands = false;      ///< gemm_rs: there may be plans of handed_partials.h
+  bool copied = false;     ///< gemm_rs: there may be plans of copied_partials.h
   bool multicast = false;  ///< memory is also mapped for multicast
   int architecture = 0;    ///< the device's row in core/architecture.h
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/reduce/handed_partials.h"
+#include "backend/cuda/reduce/copied_partials.h"
 
 #include "backend/cuda/base/cuda_check.h"
-#include "backend/cuda/reduce/hand_rows.h"
+#include "backend/cuda/reduce/copied_rows.h"
 #include "plan/base/problem.h"
 #include "plan/base/schedules.h"
 
@@ -11,7 +11,7 @@ using plan::input_row_bytes;
 using plan::row_bytes;
 using schedule::Index;
 
-void HandedPartials::multiply_by_shards(const OpCall& call, const plan::HandedPartialsWay& plan,
+void CopiedPartials::multiply_by_shards(const OpCall& call, const plan::CopiedPartialsWay& plan,
                                         unsigned slot) {
   const Problem& p = call.problem;
   const cudaStream_t stream = call.stream();
@@ -46,30 +46,23 @@ void HandedPartials::multiply_by_shards(const OpCall& call, const plan::HandedPa
   if (p.ranks > 1) engine_.join(stream);
 }
 
-void HandedPartials::run(const OpCall& call, const plan::HandedPartialsWay& asked) {
+void CopiedPartials::run(const OpCall& call, const plan::CopiedPartialsWay& asked) {
   const Problem& p = call.problem;
   const cudaStream_t stream = call.stream();
   const int rank = calls_.group().rank();
-  plan::HandedPartialsWay plan = asked;
+  plan::CopiedPartialsWay plan = asked;
   plan.gemm = calls_.fit(asked.gemm);
-  HandSum rows;
-  rows.schedule = plan::hand_rows_schedule(p, plan, rank);
+  CopiedSum rows;
+  rows.schedule = plan::copied_rows_schedule(p, plan, rank);
   rows.schedule.workers = calls_.fit_ctas(rows.schedule.workers);
   require(call.multiplies(),
-          "gemm_rs: weight: got none, expected one: plan {} multiplies x by the weight itself",
-          plan::name_of(plan.way));
+          "gemm_rs: weight: got none, expected one: a plan of path medium multiplies x by the "
+          "weight itself");
   calls_.require_room("gemm_rs",
-                      {static_cast<std::size_t>(schedule::num_handed_flags(rows.schedule)),
-                       static_cast<std::size_t>(plan::gemm_hand_staging_bytes(p))});
-  const bool copied = plan.way == schedule::HandWay::copied;
+                      {.bytes = static_cast<std::size_t>(plan::copied_staging_bytes(p))});
   const unsigned slot = calls_.begin_call("gemm_rs", p.op, stream);
   rows.partials = calls_.data_at(slot);
-  if (copied)
-    multiply_by_shards(call, plan, slot);
-  else
-    GemmCall(plan.gemm, {p.m, p.n.front(), p.k, p.dtype},
-             call.product_into(calls_.memory().local() + rows.partials), calls_.scratch())
-        .launch(stream);
+  multiply_by_shards(call, plan, slot);
   rows.call = calls_.params(slot, call.hash, p.op);
   rows.bias = static_cast<const std::byte*>(call.bias());
   rows.residual = static_cast<const std::byte*>(call.tensors.residual.data);
@@ -78,12 +71,11 @@ void HandedPartials::run(const OpCall& call, const plan::HandedPartialsWay& aske
   rows.out_begin = rows.schedule.rows[rank].begin;
   rows.dtype = p.dtype;
   rows.activation = p.activation;
-  rows.way = plan.way;
   rows.incoming = rows.partials + static_cast<std::size_t>(p.m * row_bytes(p));
   rows.pitch = static_cast<std::size_t>(plan::copied_pitch(p));
   // Copies lie between it and the products.
-  const Start start = calls_.start(rows.schedule.workers, !copied);
-  check(enqueue_hand(rows, start, stream), "handing partials to their owners");
+  const Start start = calls_.start(rows.schedule.workers, false);
+  check(enqueue_copied_sum(rows, start, stream), "adding copied partials");
 }
 
 }  // namespace tilelace::cuda
