@@ -222,8 +222,9 @@ bool mutate_list(Mutant mutant, int ranks, int rank, bool copy, StepList& list) 
   if (mutant == Mutant::result_before_admit) return admit_last(list);
   if (mutant == Mutant::no_admit)
     return erase(list, [](const Step& s) { return s.verb == Verb::admit; });
-  if (mutant == Mutant::lost_tile)
-    return erase_last(list, [](const Step& s) { return s.verb == Verb::store; });
+  if (mutant == Mutant::lost_tile)  // sums behind the product are stored as they are reduced
+    return erase_last(list, [](const Step& s) { return s.verb == Verb::store; }) ||
+           erase_last(list, [](const Step& s) { return s.verb == Verb::reduce; });
   return false;
 }
 
