@@ -138,7 +138,7 @@ void OpCheck::round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r
   // That may wait for the whole device: on a shared one nobody may wait there for a later call.
   if (shared_) rank_.meet();
   for (std::size_t i = 0; i < sides; ++i)
-    inspect(c, sides_.at(i),
+    inspect(sides_.at(i),
             sides == 1 ? r.how : fmt::format("{}, call {} of {}", r.how, i + 1, sides), r.again);
   if (shared_) rank_.meet();  // so may looking at results
 }
@@ -242,7 +242,7 @@ void OpCheck::check_equal(const Side& side, std::string& trouble) {
   }
 }
 
-void OpCheck::inspect(const Case& c, const Side& side, const std::string& how, bool again) {
+void OpCheck::inspect(const Side& side, const std::string& how, bool again) {
   const auto results = side.operands->results();
   std::string trouble = side.operands->check(&tally_.worst);
   if (!trouble.empty()) trouble = "; " + trouble;

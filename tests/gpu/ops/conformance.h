@@ -68,7 +68,7 @@ class OpCheck {
   /// Makes a round of calls and compares the results.
   void round(cuda::RankOps& ops, const Case& c, Drop drop, const Round& r,
              const std::function<void()>& launch);
-  void inspect(const Case& c, const Side& side, const std::string& how, bool again);
+  void inspect(const Side& side, const std::string& how, bool again);
   void check_seen(const Side& side, std::string& trouble);
   /// gemm_ar: checks that all ranks have the same bits. Collective.
   void check_equal(const Side& side, std::string& trouble);
