@@ -17,7 +17,7 @@ using schedule::Index;
 
 constexpr Index kCopiedRounds = 4;  ///< chunks of a CTA where there is work enough
 
-void require_scatter(const Problem& p) {
+void require_copied(const Problem& p) {
   require(p.op == Op::gemm_rs, "gemm_rs: op: got {}, expected gemm_rs", name_of(p.op));
   check_problem(p);
   require(p.ranks <= schedule::kMaxGpuRanks, "gemm_rs: ranks: got {}, expected at most {}", p.ranks,
@@ -48,7 +48,7 @@ int tiles_of(const CopiedPartialsWay& plan, const Problem& p) {
 
 std::vector<CopiedPartialsWay> copied_partials_candidates(const Problem& p,
                                                           const GemmMachine& machine) {
-  require_scatter(p);
+  require_copied(p);
   require(p.m > 0, "gemm_rs: m: got 0, expected at least 1 row to plan for");
   const Index rows = max_rows(p);
   const Index chunk = ceil_div(rows, kCopiedRounds * machine.multiprocessors);
@@ -75,7 +75,7 @@ schedule::ReduceRows copied_rows_schedule(const Problem& p, const CopiedPartials
 std::int64_t copied_pitch(const Problem& p) { return max_rows(p) * row_bytes(p); }
 
 std::int64_t copied_staging_bytes(const Problem& p) {
-  require_scatter(p);
+  require_copied(p);
   return p.m * row_bytes(p) + (p.ranks - 1) * copied_pitch(p);
 }
 
