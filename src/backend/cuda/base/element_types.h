@@ -3,6 +3,7 @@
 // that vendor libraries use.
 #pragma once
 #include <cuda.h>
+#include <cuda_runtime_api.h>
 #include <library_types.h>
 
 #include <optional>
@@ -34,6 +35,15 @@ auto for_each_gpu_dtype(const F& f) -> decltype(f(DType{})) {
     if (row.on_gpus)
       if (const auto status = f(row.type); status != decltype(status){}) return status;
   return {};
+}
+
+/// Loads the kernel that `kernel_of` has of every such type, so that its first launch need not.
+template <class KernelOf>
+cudaError_t load_each_gpu_dtype(const KernelOf& kernel_of) {
+  return for_each_gpu_dtype([&](DType dtype) {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel_of(dtype)));
+  });
 }
 
 /// The vendor libraries' names of a type.

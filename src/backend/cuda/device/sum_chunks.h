@@ -11,9 +11,12 @@
 
 namespace tilelace::cuda {
 
-/// Enters a call after its GEMM, so that the header announces this rank's complete partial. Returns
-/// false if a peer did not come or makes another call.
-TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epoch) {
+/// Waits for the GEMM before this kernel and enters its call, so that the header announces this
+/// rank's complete partial; then the next kernel may begin. `epoch` becomes the call's number.
+/// Returns false if a peer did not come or makes another call.
+TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t& epoch) {
+  ptx::wait_prerequisites();
+  epoch = call_number(c);
   __syncthreads();  // all threads have the number before the call is counted
   bool good = true;
   if (threadIdx.x < 32) {
@@ -21,7 +24,10 @@ TILELACE_DEVICE bool enter_behind_product(const CallParams& c, std::uint32_t epo
     if (threadIdx.x == 0) count_call(c, epoch);
     good = wait_admission(c, epoch);
   }
-  return __syncthreads_and(good ? 1 : 0) != 0;
+  if (__syncthreads_and(good ? 1 : 0) == 0) return false;
+  // Not before: what comes next must not take places while a peer's product may still need one.
+  ptx::launch_dependents();
+  return true;
 }
 
 /// Flags of chunks. Different warps raise different flags, since a thread's release waits until its

@@ -57,11 +57,8 @@ class CopiedVerbs {
 
 template <class Element>
 __global__ void __launch_bounds__(kThreads, 2) copied_kernel(const __grid_constant__ CopiedSum p) {
-  ptx::wait_prerequisites();
-  const std::uint32_t epoch = call_number(p.call);
+  std::uint32_t epoch = 0;
   if (!enter_behind_product(p.call, epoch)) return;
-  // Not before: what comes next must not take places while a peer's product may still need one.
-  ptx::launch_dependents();
   CopiedVerbs<Element> verbs(p);
   schedule::run_copied_rows(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
@@ -79,11 +76,6 @@ cudaError_t enqueue_copied_sum(const CopiedSum& sum, Start start, cudaStream_t s
   return launch_sum(kernel_of(sum.dtype), sum, kThreads, start, stream);
 }
 
-cudaError_t load_copied_rows() {
-  return for_each_gpu_dtype([](DType dtype) {
-    cudaFuncAttributes attributes{};
-    return cudaFuncGetAttributes(&attributes, kernel_of(dtype));
-  });
-}
+cudaError_t load_copied_rows() { return load_each_gpu_dtype(kernel_of); }
 
 }  // namespace tilelace::cuda

@@ -88,11 +88,8 @@ class SumVerbs {
 
 template <class Element>
 __global__ void __launch_bounds__(kThreads, 1) sum_kernel(const __grid_constant__ SumRows p) {
-  ptx::wait_prerequisites();
-  const std::uint32_t epoch = call_number(p.call);
+  std::uint32_t epoch = 0;
   if (!enter_behind_product(p.call, epoch)) return;
-  // Not before: what comes next must not take places while a peer's product may still need one.
-  ptx::launch_dependents();
   SumVerbs<Element> verbs(p, epoch);
   schedule::run_reduce_rows(p.schedule, static_cast<int>(blockIdx.x), verbs);
 }
@@ -110,11 +107,6 @@ cudaError_t enqueue_sum(const SumRows& sum, Start start, cudaStream_t stream) {
   return launch_sum(kernel_of(sum.dtype), sum, kThreads, start, stream);
 }
 
-cudaError_t load_sum_rows() {
-  return for_each_gpu_dtype([](DType dtype) {
-    cudaFuncAttributes attributes{};
-    return cudaFuncGetAttributes(&attributes, kernel_of(dtype));
-  });
-}
+cudaError_t load_sum_rows() { return load_each_gpu_dtype(kernel_of); }
 
 }  // namespace tilelace::cuda
