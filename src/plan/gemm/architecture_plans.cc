@@ -38,7 +38,8 @@ std::string architectures_with_experts() {
 }
 
 const GroupedPlans& grouped_plans_of(std::string_view who, int architecture) {
-  require(has_experts(architecture),
+  if (!has_experts(architecture))  // each call asks: the text only then
+    raise(ErrorKind::usage,
           "{}: experts: got GPUs of {}, expected GPUs of {}: only these have kernels for mixtures "
           "of experts",
           who, name_of_architecture(architecture), architectures_with_experts());

@@ -7,7 +7,7 @@
 namespace tilelace::cuda {
 
 struct GroupedEntry {
-  const void* kernel = nullptr;  ///< kernel that takes GroupedParams; null: none for this type
+  const void* kernel = nullptr;  ///< takes GroupedParams; null: none for this type or shape
   int shared_bytes = 0;
 };
 /// The kernel of a shape in plan::kSm90GroupedShapes.
