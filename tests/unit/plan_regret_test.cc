@@ -207,9 +207,9 @@ TEST(PlanRegret, OfTwoGpusIsSmall) {
   ASSERT_NO_FATAL_FAILURE(measure_regrets(2, two));
   EXPECT_LE(two.predicted.mean(), 0.07);
   EXPECT_LE(two.without.mean(), 0.03);
-  // 10 % is what is wanted. The farthest are a sum of 192 rows, and gathers of 256, whose p80 is
-  // predicted 25 % too slow.
-  EXPECT_LE(two.without.worst(), 0.2);
+  // 10 % is what is wanted. The farthest are gathers of 256 rows, whose p80 is predicted 25 % too
+  // slow.
+  EXPECT_LE(two.without.worst(), 0.16);
   EXPECT_EQ(two.predicted.newer + two.without.newer, 0);
   EXPECT_EQ(two.without.untimed, 0);
 }

@@ -31,7 +31,8 @@ bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
 }
 
 /// Remote shards' partials travel under products, the own shard's come last. Where all tiles end
-/// together they travel behind; groups that share a tile multiply nothing while they send it.
+/// together they travel behind, and own tiles wait for their flag (clusters across two shards were
+/// timed without that wait); groups that share a tile multiply nothing while they send it.
 double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWay& plan,
                const GemmMachine& machine) {
   const Hardware& h = hardware_of(machine);
@@ -45,7 +46,8 @@ double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWa
   const double us = product_us(product, plan.gemm, {tiles, walks}, machine);
   const double wire = sent_us(h, static_cast<double>((p.m - split.max_rows()) * row_bytes(p)));
   const double behind = together || !t.pingpong ? wire : 0;
-  return std::max(us, wire + us / p.ranks) + behind + h.call_us;
+  const double waited = together && !plan.pairs ? h.flag_us : 0;
+  return std::max(us, wire + us / p.ranks) + behind + waited + h.call_us;
 }
 
 /// Of workers' tiles, that a rank has places for: as many from every rank as its shard may have.
