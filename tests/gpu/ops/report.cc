@@ -55,7 +55,9 @@ void Report::conclude(Op op, DType dtype, const std::vector<Case>& cases) {
   Json errors = Json::object();
   double largest = 0;
   for (const auto& [kind, worst] : worst_) {
-    rows_.back() += fmt::format(", {} {:.5f}", kind, worst);
+    // Exact and activated results are judged element by element alone.
+    rows_.back() +=
+        worst > 0 ? fmt::format(", {} {:.5f}", kind, worst) : fmt::format(", {} by element", kind);
     errors[kind] = worst;
     largest = std::max(largest, worst);
   }
