@@ -75,7 +75,8 @@ part_emulated() {
   stage "emulated GPUs: gemm" env TILELACE_EMULATED_MULTIPROCESSORS=16 \
     build/emulated/bin/emulated_gemm_check --dtypes bf16 --small --shapes 140 --seed "$seed"
   stage "emulated GPUs: experts" env TILELACE_EMULATED_MULTIPROCESSORS=16 \
-    build/emulated/bin/emulated_moe_check --dtypes bf16 --small --shapes 40 --graphs 2 --seed "$seed"
+    build/emulated/bin/emulated_moe_check --dtypes bf16 --small --shapes 40 --graphs 2 --repeats 10 --calls 60 \
+    --seed "$seed"
   local op ranks
   for ranks in 2 3 4; do
     stage "emulated GPUs: layers of experts, $ranks ranks" env TILELACE_EMULATED_GPUS=4 \
