@@ -31,8 +31,8 @@ bool may_pair(const GemmPlan& gemm, const Problem& p, Index shard_rows) {
 }
 
 /// Remote shards' partials travel under products, the own shard's come last. Where all tiles end
-/// together they travel behind, and own tiles wait for their flag (clusters across two shards were
-/// timed without that wait); groups that share a tile multiply nothing while they send it.
+/// together they travel behind, and own tiles wait for their flag; predictions of clusters across
+/// two shards are nearer without it. Groups that share a tile multiply nothing while they send it.
 double predict(const Problem& p, const schedule::RowSplit& split, const GemmRsWay& plan,
                const GemmMachine& machine) {
   const Hardware& h = hardware_of(machine);
