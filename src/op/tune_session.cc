@@ -199,18 +199,22 @@ std::optional<FoundTiles> TuneSession::tune(const AskedTiles& asked, double seco
 
 plan::Halving TuneSession::timed(std::vector<TimedCall>& all, double seconds) {
   const double end_s = seconds > 0 ? now_s() + seconds : HUGE_VAL;
-  std::vector<double> predicted_us;
-  for (const TimedCall& c : all) predicted_us.push_back(c.predicted_us);
+  const double most_load_us = seconds > 0 ? 1e6 * seconds / 8 : HUGE_VAL;
+  std::vector<double> predicted_us;  // of captured calls
+  for (bool late = false; predicted_us.size() < all.size() && !late;) {
+    TimedCall& c = all[predicted_us.size()];
+    late = capture(predicted_us.size(), c, end_s);
+    predicted_us.push_back(c.predicted_us);
+  }
   plan::Halving found = plan::fastest_of(predicted_us, [&](std::size_t i, const plan::Look& look) {
-    TimedCall& c = all[i];
-    if (c.about_us == 0) capture(i, c);
-    return sample(i, replays(look.load_us, c.about_us), replays(look.timed_us, c.about_us), end_s);
+    const double us = all[i].about_us, load_us = std::min(look.load_us, most_load_us);
+    return sample(i, replays(load_us, us), replays(look.timed_us, us), end_s);
   });
   timer_->clear();
   return found;
 }
 
-void TuneSession::capture(std::size_t number, TimedCall& c) {
+bool TuneSession::capture(std::size_t number, TimedCall& c, double end_s) {
   // First outside of a graph: kernels are loaded. Nobody captures, which may stop a device, while a
   // peer's collective runs.
   member_.barrier();
@@ -218,8 +222,10 @@ void TuneSession::capture(std::size_t number, TimedCall& c) {
   member_.synchronize(timer_->stream());
   member_.barrier();
   timer_->capture(number, kGraphCalls, c.run);
-  sample(number, 1, 1, HUGE_VAL);
-  c.about_us = std::max(sample(number, 1, 1, HUGE_VAL).us, 0.1);
+  sample(number, 1, 1, end_s);
+  const plan::Sample again = sample(number, 1, 1, end_s);
+  c.about_us = std::max(again.us, 0.1);
+  return again.late;
 }
 
 plan::Sample TuneSession::sample(std::size_t number, int load, int timed, double end_s) {

@@ -49,14 +49,15 @@ class TuneSession {
   struct TimedCall {
     std::function<void(int)> run;
     double predicted_us = 0;
-    double about_us = 0;  ///< a first measured time of a call; 0: its graph is not captured yet
+    double about_us = 0;  ///< of a call, roughly; known once its graph is captured
   };
   [[nodiscard]] std::vector<Candidate> candidates_of(const Problem&) const;
   /// Makes operands. Returns false, on every rank, if a rank lacks memory for them.
   template <class Operands, class Asked>
   [[nodiscard]] bool has_memory(const Asked&, std::optional<Operands>&, std::string& why);
   plan::Halving timed(std::vector<TimedCall>&, double seconds);
-  void capture(std::size_t number, TimedCall&);
+  /// Captures a call's graph and times it once. Returns whether `end_s` has passed.
+  bool capture(std::size_t number, TimedCall&, double end_s);
   /// Whether the times are steady enough to compare calls; if not, `why` gives the reason.
   [[nodiscard]] bool steady(const plan::Halving&, std::string& why) const;
   /// Takes one sample of a graph and returns the slowest rank's time. Every rank makes `load`

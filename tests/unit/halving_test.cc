@@ -18,6 +18,7 @@ class Timer {
 
   Halving run(const std::vector<double>& predicted_us) {
     return fastest_of(predicted_us, [&](std::size_t call, const Look& look) {
+      if (look == kSettling) return Sample{1e6, settled_late};
       looks[call].push_back(look);
       order.push_back(call);
       const double cold = order.size() == 1 ? first : 1;
@@ -34,6 +35,7 @@ class Timer {
 
   std::map<std::size_t, std::vector<Look>> looks;
   std::vector<std::size_t> order;
+  bool settled_late = false;  ///< whether time is over before the first look
   std::size_t late_after = 1000000;
   double drift = 0;  ///< a look
   double first = 1;  ///< the first look takes so many times as long
@@ -104,6 +106,19 @@ TEST(Halving, FirstLooksBehindAnotherKindHideNoPlan) {
   EXPECT_EQ(timer.run().times.front().index, 12U);
 }
 
+TEST(Halving, ADipHidesNoPlan) {
+  std::vector<double> all = ascending_to(24);
+  std::swap(all[0], all[5]);
+  for (const std::size_t begin : {0, 30, 48, 52, 58}) {
+    Timer timer(all);
+    timer.disturbed = [&](std::size_t, const Look& look) {
+      const double settled = look == kSecondLook ? 1.1 : look == kFullLook ? 1.15 : 1;
+      return settled * (timer.order.size() > begin && timer.order.size() <= begin + 3 ? 1.3 : 1);
+    };
+    EXPECT_NEAR(timer.run().times.front().us, 115, 1e-9) << begin;
+  }
+}
+
 TEST(Halving, OneLongSampleHidesNoPlan) {
   Timer timer(ascending_to(8));
   timer.disturbed = [&](std::size_t call, const Look& look) {
@@ -146,6 +161,16 @@ TEST(Halving, WithoutTimeTheBestSoFarIsTold) {
     EXPECT_EQ(h.times.size(), std::min<std::size_t>(looks, 24));
     EXPECT_EQ(h.times.front().us, 100) << looks;
   }
+}
+
+TEST(Halving, WithoutAnyTimeCall0HasATime) {
+  Timer timer(ascending_to(24));
+  timer.settled_late = true;
+  timer.late_after = 1;
+  const Halving h = timer.run();
+  EXPECT_TRUE(h.late);
+  ASSERT_EQ(h.times.size(), 1U);
+  EXPECT_EQ(h.times.front().index, 0U);
 }
 
 TEST(Halving, AColdMachineDoesNotHideCall0) {

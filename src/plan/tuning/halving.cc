@@ -21,10 +21,13 @@ class Rounds {
  public:
   Rounds(std::span<const double> predicted_us, const Sampler& sample)
       : predicted_us_(predicted_us), sample_(sample) {
-    for (std::size_t i = 0; i < predicted_us.size(); ++i) calls_.push_back({{i, 0}, {}});
+    calls_.resize(predicted_us.size());
+    for (std::size_t i = 0; i < calls_.size(); ++i) calls_[i].time.index = i;
   }
 
   Halving run() {
+    look(0, kSettling);
+    halving_.late = false;  // call 0 gets a time
     look_all(first, kFirstLook, calls_.size(), false);
     drop_hopeless();
     // Backwards, as a short sample behind plans of another kind takes up to 40 % longer.
@@ -33,6 +36,7 @@ class Rounds {
     // Backwards: a clock that drifts shall not favour who comes first.
     const std::size_t half = std::max(std::min(hopeful_, kFinalists), (hopeful_ + 1) / 2);
     if (!halving_.late) look_all(second, kSecondLook, half, true);
+    for (int round = 0; round < kDipRounds && !halving_.late; ++round) look_again(half);
     sort(half);
     if (!halving_.late) full_rounds(std::min(half, kFinalists));
     for (const Looked& c : calls_)
@@ -43,6 +47,7 @@ class Rounds {
  private:
   struct Looked {
     CallTime time;
+    double shorter_us = 0;        ///< its time by the looks before its longest ones
     std::vector<double> samples;  ///< of its longest looks
     Level level = none;           ///< how long they were
   };
@@ -54,7 +59,10 @@ class Rounds {
   }
 
   void take(Looked& c, Level level, double us) {
-    if (c.level != level) c.samples.clear();
+    if (c.level != level) {
+      c.shorter_us = c.time.us;
+      c.samples.clear();
+    }
     c.level = level;
     c.samples.push_back(us);
     c.time.us = time_of(c.samples, level);
@@ -66,6 +74,18 @@ class Rounds {
       Looked& c = calls_[backwards ? count - 1 - i : i];
       take(c, level, look(c.time.index, how));
     }
+  }
+
+  /// Second looks, for those of the first `count` calls whose second look fell into a dip.
+  void look_again(std::size_t count) {
+    const auto longer = [](const Looked& c) { return c.time.us / c.shorter_us; };
+    std::vector<double> all;
+    for (std::size_t i = 0; i < count; ++i) all.push_back(longer(calls_[i]));
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(count / 2);
+    std::ranges::nth_element(all, middle);
+    for (std::size_t i = 0; i < count && !halving_.late; ++i)
+      if (longer(calls_[i]) > kDip * *middle)
+        take(calls_[i], second, look(calls_[i].time.index, kSecondLook));
   }
 
   void full_rounds(std::size_t count) {
