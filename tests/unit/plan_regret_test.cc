@@ -231,8 +231,8 @@ TEST(PlanRegret, OfFourGpusIsSmallWithoutATable) {
       predicted.add_known(all, row, make_plan(row.problem, machine));
     }
     predicted.print();
-    // No four GPUs have run since there are gate and up with tokens across: 14 products.
-    EXPECT_LE(predicted.newer, 22);
+    // No four GPUs have run since there are gate and up with tokens across, and tiles of one CTA.
+    EXPECT_LE(predicted.newer, 25);
     EXPECT_LE(predicted.mean(), 0.045);
     // The farthest behind is a gemm_ar of 256 rows, whose wave by columns is predicted too fast.
     EXPECT_LE(predicted.worst_timed, 0.23);

@@ -25,7 +25,7 @@ constexpr Index kRounds = 4;  ///< chunks per CTA, if there is enough work
 
 /// For these numbers of rows cuBLASLt's product takes this part of the time of our fastest kernel,
 /// if that is one of clusters, in the mean of what was timed (decision 0031); else it is no faster.
-constexpr schedule::RowRange kCublasRows{65, 512};
+constexpr schedule::RowRange kCublasRows{97, 400};
 constexpr double kCublasTime = 0.95;
 
 void require_sum(const Problem& p) {
