@@ -118,8 +118,9 @@ TEST(CudaReducePlan, PredictionsPreferCublasForAFewHundredRows) {
   Machine without = cuda_machine();
   without.cublas = false;
   for (const Op op : {Op::gemm_rs, Op::gemm_ar}) {
-    for (const std::int64_t m : {1, 64, 512, 4096}) EXPECT_EQ(algorithm(op, m, cuda_machine()), 0);
-    for (const std::int64_t m : {65, 333, 511}) {
+    for (const std::int64_t m : {1, 64, 96, 400, 512, 4096})
+      EXPECT_EQ(algorithm(op, m, cuda_machine()), 0);
+    for (const std::int64_t m : {97, 333, 399}) {
       EXPECT_EQ(algorithm(op, m, cuda_machine()), 1);
       EXPECT_EQ(algorithm(op, m, without), 0);
     }
