@@ -6,8 +6,8 @@ set(hardware_keys
   kernels.l2_total_gbps kernels.l2_mb kernels.memory_gbps kernels.worker_memory_gbps kernels.power_tflops
   kernels.power_l2_gbps kernels.power_memory_gbps kernels.fixed_us kernels.worker_flag_us kernels.step_us
   kernels.tile_us kernels.call_us
-  links.push_gbps links.mesh_gbps links.pull_gbps links.store_gbps kernels.fetch_gbps links.copy_us
-  links.flag_us)
+  links.push_gbps links.mesh_gbps links.pull_gbps links.store_gbps kernels.fetch_gbps
+  kernels.spilled_gbps links.copy_us links.flag_us)
 
 function(write_hardware_values out)
   file(GLOB machines CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/machines/*.json)

@@ -5,15 +5,15 @@
 
 #include <map>
 
-#include "simulate/machine_fields.h"
+#include "sim/machine_fields.h"
 
 namespace tilelace::cli {
 namespace {
 
-std::map<std::string, double> numbers_of(sim::MachineModel m) {
+std::map<std::string, double> numbers_of(const sim::MachineModel& m) {
   std::map<std::string, double> all;
-  each_field(m, [&](const std::string& section, const char* key, double& value) {
-    all[section.empty() ? key : section + "." + key] = value;
+  each_field(m, [&](const char* section, const char* key, double value, const sim::Bounds&) {
+    all[sim::dotted(section, key)] = value;
   });
   return all;
 }

@@ -11,19 +11,16 @@
 #include "core/read_text.h"
 #include "model/data_files.h"
 #include "model/json_file.h"
-#include "simulate/machine_fields.h"
+#include "sim/machine_fields.h"
 
 namespace tilelace::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using sim::dotted;
 constexpr std::size_t kMostBytes = 1 << 20;
 constexpr const char* kMachineSchema = "tilelace.machine/1";
 constexpr const char* kMethodSchema = "tilelace.method/1";
-
-std::string dotted(const std::string& section, const std::string& key) {
-  return section.empty() ? key : section + "." + key;
-}
 
 /// One file, whose keys are ticked off as they are read.
 class MachineReader {
@@ -114,9 +111,10 @@ fs::path find_file(const std::string& folder, const char* what, const std::strin
 sim::Method method_of(MachineReader& reader, Sources* sources) {
   sim::Method method;
   method.name = reader.text("method", "name");
-  each_method_field(method, [&](const char* section, const char* key, double& value) {
-    value = reader.number(section, key, sources);
-  });
+  each_method_field(method,
+                    [&](const char* section, const char* key, double& value, const sim::Bounds&) {
+                      value = reader.number(section, key, sources);
+                    });
   return method;
 }
 
@@ -139,7 +137,7 @@ sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources
             model::printable(topology));
   });
   m.links.topology = topology == "tree" ? sim::Topology::tree : sim::Topology::all_to_all;
-  each_field(m, [&](const char* section, const char* key, double& value) {
+  each_field(m, [&](const char* section, const char* key, double& value, const sim::Bounds&) {
     value = reader.number(section, key, sources);
   });
   m.experts.text = reader.text("experts", "text");
@@ -159,11 +157,12 @@ void read_method(const std::string& name_or_path, sim::MachineModel& machine) {
 
 void each_source_of(const sim::MachineModel& machine,
                     const std::function<void(const std::string&)>& f) {
-  sim::MachineModel copy = machine;
-  each_field(copy, [&](const char* section, const char* key, double&) { f(dotted(section, key)); });
+  each_field(machine, [&](const char* section, const char* key, double, const sim::Bounds&) {
+    f(dotted(section, key));
+  });
 }
 
-std::string machine_text(sim::MachineModel m, const Sources& sources) {
+std::string machine_text(const sim::MachineModel& m, const Sources& sources) {
   // By hand: a number and its source stand on one line, in the order of the fields.
   const auto quoted = [](const std::string& text) { return nlohmann::json(text).dump(); };
   std::string text = fmt::format(R"({{
@@ -173,7 +172,7 @@ std::string machine_text(sim::MachineModel m, const Sources& sources) {
                                  quoted(kMachineSchema), quoted(m.name), quoted(m.device));
   if (!m.plans.empty()) text += fmt::format(",\n \"plans\": {}", quoted(m.plans));
   std::string open;
-  each_field(m, [&](const std::string& section, const char* key, double& value) {
+  each_field(m, [&](const std::string& section, const char* key, double value, const sim::Bounds&) {
     if (section != open && !open.empty()) text += "\n }";
     if (section != open) text += fmt::format(",\n {}: {{\n", quoted(section));
     if (section != open && section == "links") {

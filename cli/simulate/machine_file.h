@@ -24,7 +24,7 @@ sim::MachineModel read_machine(const std::string& name_or_path, Sources* sources
 void read_method(const std::string& name_or_path, sim::MachineModel& machine);
 
 /// The text of a machine file. Every number must have a source.
-std::string machine_text(sim::MachineModel machine, const Sources& sources);
+std::string machine_text(const sim::MachineModel& machine, const Sources& sources);
 
 /// Calls f("section.key") for every number that the machine's file has.
 void each_source_of(const sim::MachineModel& machine,

@@ -42,6 +42,7 @@ struct Kernels {
   double tile_us = 0;
   double call_us = 0;
   double fetch_gbps = 1;
+  double spilled_gbps = 1;
 };
 
 enum class Topology : std::uint8_t {

@@ -47,7 +47,8 @@ inline constexpr Hardware kToyHardware{
     .l2_total_gbps = 1e9, .l2_mb = 1e9, .memory_gbps = 1e9, .worker_memory_gbps = 1e9,
     .power_tflops = 1 / @COST@, .power_l2_gbps = 1e12, .power_memory_gbps = 1e12,
     .fixed_us = 0, .worker_flag_us = 0, .step_us = 0, .tile_us = 0, .call_us = 1, .push_gbps = 1e3, .mesh_gbps = 1e3, .pull_gbps = 1e3,
-    .store_gbps = 1e3, .fetch_gbps = 1e3, .copy_us = 1, .flag_us = 1};
+    .store_gbps = 1e3, .fetch_gbps = 1e3, .spilled_gbps = 1e3, .copy_us = 1,
+    .flag_us = 1};
 
 }  // namespace tilelace::plan
 """

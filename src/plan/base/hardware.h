@@ -25,14 +25,15 @@ struct Hardware {
   double step_us;             ///< least time of a k-step
   double tile_us;             ///< epilogue of a 128 x 256 tile while no other warpgroup multiplies
   // Traffic between devices.
-  double call_us;     ///< extra time of a kernel that waits for peers: headers, flags, last sums
-  double push_gbps;   ///< rate of a copy engine that writes to a peer
-  double mesh_gbps;   ///< the same to several peers in turn, where ranks do not wait for peers
-  double pull_gbps;   ///< rate of a copy engine that reads from peers
-  double store_gbps;  ///< rate of SMs that write to peers, or read from peers while no GEMM runs
-  double fetch_gbps;  ///< rate of SMs that read from peers while a GEMM runs
-  double copy_us;     ///< time of an empty copy, with forking and joining of its stream
-  double flag_us;     ///< time that waiting for a flag adds between two steps of a call
+  double call_us;       ///< extra time of a kernel that waits for peers: headers, flags, last sums
+  double push_gbps;     ///< rate of a copy engine that writes to a peer
+  double mesh_gbps;     ///< the same to several peers in turn, where ranks do not wait for peers
+  double pull_gbps;     ///< rate of a copy engine that reads from peers
+  double store_gbps;    ///< rate of SMs that write to peers, or read from peers while no GEMM runs
+  double fetch_gbps;    ///< rate of SMs that read from peers while a GEMM runs
+  double spilled_gbps;  ///< the same where peers' partials fill more than L2
+  double copy_us;       ///< time of an empty copy, with forking and joining of its stream
+  double flag_us;       ///< time that waiting for a flag adds between two steps of a call
 };
 
 /// Microseconds for `amount` bytes (or FLOPs) at `giga` * 1e9 bytes (or FLOPs) per second.

@@ -53,13 +53,13 @@ double phase_us(const Hardware& h, const Problem& p) { return sent_us(h, phase_b
 
 /// Us of both phases beside products. Where products are shorter, more than two ranks send no
 /// faster than SMs read beside a GEMM, and partials of several peers pile up; beyond L2 they are
-/// slow: between four GPUs 201 MB took 1.8 to 2.1 ms (benchmarks/nvidia-*-tp4/tune.jsonl), up to
-/// 100 MB 0.43 ms at most.
+/// slow. What peers write lies in L2 once, unlike what SMs of both of its halves read, and L2 has
+/// MiB.
 double phases_us(const Hardware& h, const Problem& p, double product) {
-  constexpr double kL2Bytes = 51e6, kSpilledGbps = 105;
   const double sent = 2 * phase_us(h, p);
   if (p.ranks == 2 || sent < product) return sent;
-  return us_at(2 * phase_bytes(p), phase_bytes(p) <= kL2Bytes ? h.fetch_gbps : kSpilledGbps);
+  const bool held = phase_bytes(p) <= 2 * 1024 * 1024 * h.l2_mb;
+  return us_at(2 * phase_bytes(p), held ? h.fetch_gbps : h.spilled_gbps);
 }
 
 /// Columns of tiles of one owner, where owners have columns.
