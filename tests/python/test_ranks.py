@@ -24,17 +24,18 @@ SYMBOLS = "compiled_plans.sizes_may_be_symbols"  # compiled_sizes, of the gate, 
 # Graphs of whole models, which take as long to compile as all else of their files.
 NIGHTS = ("hugging_face.a_model_is_one_graph", "layers_more.they_are_whole_graphs",
           "styles.styles_are_whole_graphs")
-# On three ranks; two have them in the gate.
-NIGHTS_OF_THREE = ("hugging_face.text_is_one_ranks", "hugging_face.long_prompts_are_split")
+# On more than two ranks; two have them in the gate.
+NIGHTS_OF_MORE = ("hugging_face.gradients_are_one_ranks", "hugging_face.long_prompts_are_split",
+                  "hugging_face.text_is_one_ranks", "kinds.kinds_of_layers", "styles.")
 
 
 def gate_has(name, ranks):
-    """Compiled graphs on three and four ranks are the night's: two ranks have all of them. So are texts of
-    models on three, gradients of four, which two and three have, and the trained plans of a bias and of
-    sequence parallelism alone: those of neither and of both stay."""
+    """Compiled graphs on three and four ranks are the night's: two ranks have all of them. So are models,
+    kinds of layers and styles on more than two, gradients of four, which two and three have, and the trained
+    plans of a bias and of sequence parallelism alone: those of neither and of both stay."""
     if NIGHT:
         return True
-    if name in NIGHTS or (ranks == 4 and name.startswith("grads.")) or (ranks == 3 and name in NIGHTS_OF_THREE):
+    if name in NIGHTS or (ranks == 4 and name.startswith("grads.")) or (ranks > 2 and name.startswith(NIGHTS_OF_MORE)):
         return False
     if not (name.startswith("compiled") or name.endswith(("whole_graphs", "compiled_graphs_are_whole"))):
         return True
