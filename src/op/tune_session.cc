@@ -199,6 +199,7 @@ std::optional<FoundTiles> TuneSession::tune(const AskedTiles& asked, double seco
 
 plan::Halving TuneSession::timed(std::vector<TimedCall>& all, double seconds) {
   const double end_s = seconds > 0 ? now_s() + seconds : HUGE_VAL;
+  // Of a short limit, settling takes an eighth at most.
   const double most_load_us = seconds > 0 ? 1e6 * seconds / 8 : HUGE_VAL;
   std::vector<double> predicted_us;  // of captured calls
   for (bool late = false; predicted_us.size() < all.size() && !late;) {

@@ -26,8 +26,7 @@ class Rounds {
   }
 
   Halving run() {
-    look(0, kSettling);
-    halving_.late = false;  // call 0 gets a time
+    sample_(0, kSettling);  // late or not: call 0 gets a time
     look_all(first, kFirstLook, calls_.size(), false);
     drop_hopeless();
     // Backwards, as a short sample behind plans of another kind takes up to 40 % longer.
